@@ -37,16 +37,18 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.identity import Identity
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.simserver.writer import CALL_HEAD, trailers
 from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.endpoint.call import PREFIX
 from fastllmload.endpoint.endpoint import named
+from fastllmload.endpoint.identity import compiled
 from fastllmload.engine.preflight.http2 import ask
 from fastllmload.engine.upgrade import accept_of, upgrade_fields
 from fastllmload.records.layout import EVENT_CONTENT
 from fastllmload.records.shared_memory import SharedWords
-from fastllmload.settings import Workload
+from fastllmload.settings import SessionIdentity, Workload
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -164,7 +166,15 @@ class Written:
 
 
 def load(
-    streams: int, events: int, coalesce: int, plain: bool, alone: bool, name: str | None, http2: bool, directory: Path
+    streams: int,
+    events: int,
+    coalesce: int,
+    plain: bool,
+    alone: bool,
+    name: str | None,
+    http2: bool,
+    directory: Path,
+    session: SessionIdentity,
 ) -> None:
     """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own.
 
@@ -186,6 +196,8 @@ def load(
         kernel_stamps=True,
         fresh_connections=False,
     )
+    if session.headers:
+        reactor.use_identity(Identity(**compiled(session, ())))
     listener = socket.create_server(("127.0.0.1", 0), backlog=streams)
     websocket = endpoint.websocket
     reactor.add_target(
@@ -295,6 +307,7 @@ def slopes(asked: argparse.Namespace, names: list[str | None], directory: Path) 
         "--streams", str(asked.streams), "--events", str(asked.events), "--coalesce", str(asked.coalesce),
         *(["--plain"] if asked.plain else []), *(["--alone"] if asked.alone else []),
         *(["--endpoint-type", asked.endpoint_type] if asked.endpoint_type else []), "--transport", asked.transport,
+        *(["--session"] if asked.session else []),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -342,9 +355,11 @@ def main() -> None:
         "--endpoint-type", choices=[*ENDPOINTS, "all"], help="events as the simulated engine writes them"
     )
     parser.add_argument("--transport", choices=["http1", "http2"], default="http1")
+    parser.add_argument("--session", action="store_true", help="each request has a header that names its session")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    session = SessionIdentity(headers=(("X-Session-ID", "{session}"),) if asked.session else ())
     several = asked.endpoint_type == "all"
     names = [each.name for each in ENDPOINTS.values() if each.tokens] if several else [asked.endpoint_type]
     if asked.inside is not None:
@@ -353,7 +368,7 @@ def main() -> None:
                 directory = asked.inside / f"{name}-{number}"
                 directory.mkdir()
                 http2 = asked.transport == "http2" and not (name and ENDPOINTS[name].websocket)
-                load(asked.streams, events, asked.coalesce, asked.plain, asked.alone, name, http2, directory)
+                load(asked.streams, events, asked.coalesce, asked.plain, asked.alone, name, http2, directory, session)
                 write_counts()
         return
     if asked.plain and asked.transport == "http2":

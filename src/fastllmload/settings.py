@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
-    "Client", "Hosts", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload",
+    "Client", "Hosts", "Load", "Output", "RunSettings", "SessionIdentity", "Target", "Telemetry", "TrafficClass",
+    "UserBehavior", "Workload",
 ]  # fmt: skip
 DEFAULT_ENDPOINT = "openai-chat"
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")  # of the environment; no process that a run starts has them
@@ -194,6 +195,17 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     on_host_loss: str = "continue"  # what the others do when one is lost: continue, stop
 
 
+class SessionIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests name the session that they belong to; `endpoint.identity` parses the templates."""
+
+    affinity: str | None = None  # router whose headers are set, of endpoint.identity.AFFINITIES
+    headers: tuple[tuple[str, str], ...] = ()  # name and template of values
+    body: tuple[tuple[str, str], ...] = ()  # field of the body, a path with dots, and template
+    children: str = "own"  # agents that others of the session start: own (identity) or parent (the same)
+    token: str | None = None  # NAME or NAME=OTHER: header of answers that is sent back, as OTHER
+    end: str | None = None  # METHOD URL that ends a session, a template
+
+
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. The API key is deliberately not in here: it is passed separately, as `Secret`, and never stored."""
 
@@ -205,6 +217,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     behaviour: UserBehavior = UserBehavior()
     hosts: Hosts = Hosts()
+    session: SessionIdentity = SessionIdentity()
     classes: tuple[TrafficClass, ...] = ()  # request classes; empty: none
 
 

@@ -22,6 +22,7 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.identity import Identity
 from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.life import lives
@@ -214,12 +215,14 @@ def run_reactor(
     http2: int = 0,
     websocket_accept: bytes | None = None,
     conversations: dict[str, Any] | None = None,
+    identity: Identity | None = None,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
     instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *websocket_accept*:
-    connections are upgraded. *stop_ns*: a closed loop sends nothing from this time after its start on.
+    connections are upgraded. *stop_ns*: a closed loop sends nothing from this time after its start on. *identity*: names
+    sessions; tokens are in X-Token.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
@@ -247,6 +250,9 @@ def run_reactor(
     )  # fmt: skip
     for own in class_heads or ():
         reactor.add_class([own])
+    if identity is not None:
+        reactor.use_identity(identity)
+        protocol.want([b"x-token"])
     count = max(len(gaps_ms), limit, 1)
     schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
     plan: dict[str, Any] = {

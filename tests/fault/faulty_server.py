@@ -63,7 +63,7 @@ class Served(asyncio.Protocol):
         if len(body) < length:
             return
         self.data = b""
-        number = int(head.partition(b"X-Request-Id: ")[2].partition(b"\r\n")[0].rpartition(b"-")[2])
+        number = int(head.partition(b"X-Fastllmload-Request: ")[2].partition(b"\r\n")[0].rpartition(b"-")[2])
         action = DEALT[number * 2654435761 % 2**32 % 10_000]
         at = len(self.entries)
         self.entries.append((number, action, time.monotonic_ns(), 0))

@@ -1,4 +1,4 @@
-"""Between a run and a server: hands requests on and answers back, and keeps the bytes of both by X-Request-Id."""
+"""Between a run and a server: hands requests on and answers back, and keeps the bytes of both by X-Fastllmload-Request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 @dataclass
 class Recorded:
-    """*url* of the relay; *said*: request body and answer's body by the last two numbers of X-Request-Id."""
+    """*url* of the relay; *said*: request body and answer's body by the last two numbers of X-Fastllmload-Request."""
 
     url: str = ""
     said: dict[tuple[int, int], tuple[bytes, bytes]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Relay(http.server.BaseHTTPRequestHandler):
         answer = behind.getresponse()
         said = answer.read()
         behind.close()
-        number = self.headers.get("X-Request-Id", "").rsplit("-", 2)[1:]
+        number = self.headers.get("X-Fastllmload-Request", "").rsplit("-", 2)[1:]
         if len(number) == 2 and all(part.isdigit() for part in number):
             self.recorded.said[int(number[0]), int(number[1])] = (body, said)
             self.recorded.paths[int(number[0]), int(number[1])] = self.path

@@ -359,7 +359,7 @@ class TargetCounts(Document, frozen=True, kw_only=True):
 class WorstRequest(Document, frozen=True, kw_only=True):
     """A request that missed an objective."""
 
-    request_id: str | None = None  # its X-Request-Id
+    request_id: str | None = None  # its X-Fastllmload-Request
     excess: Plain = None  # by which it missed the limit, in the unit of the limit; None: no value
 
 
@@ -381,7 +381,7 @@ class ObjectiveResult(Document, frozen=True, kw_only=True, rename={"class_": "cl
     failed: Count = None  # not ok
     excess: Metric = NO_METRIC  # by how much requests missed it
     worst: tuple[WorstRequest, ...] = ()  # those that missed it most, 20 at most
-    failed_requests: tuple[str, ...] = ()  # X-Request-Ids of requests that failed, 20 at most
+    failed_requests: tuple[str, ...] = ()  # X-Fastllmload-Requests of requests that failed, 20 at most
     # Of fluidity: deadlines of the first token, one number or pairs (input tokens, ms), and of each further token.
     d_p_ms: Annotated[float | tuple[tuple[float, float], ...] | None, field("ms")] = None
     d_d_ms: Ms = None
@@ -746,6 +746,14 @@ class Compliance(Document, frozen=True, kw_only=True):
         )
 
 
+class SessionEnds(Document, frozen=True, kw_only=True):
+    """Requests of `--session-end`, which are in no other figure."""
+
+    sent: Count = None  # for sessions that have ended, of warm-up and measurement
+    failed: Count = None  # of these: not answered, or with a status from 400 on
+    failure: Sentence = None  # of the first that failed
+
+
 class RunDocument(Document, frozen=True, kw_only=True):
     """run.json."""
 
@@ -757,7 +765,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     declarations: dict[str, str] = {}  # what the user declared of the system (IETF 4.1), by name
     metadata: Annotated[dict[str, Any], field("", Reveals.NAME)] = {}  # the user's labels of `--metadata`, by name
     phases: tuple[Phase, ...] = ()  # those that began: warm-up, measurement
-    run_id: str | None = None  # in every X-Request-Id
+    run_id: str | None = None  # in every X-Fastllmload-Request
     command: Annotated[tuple[str, ...] | str | None, field("", Reveals.NAME)] = None  # command line; None: from Python
     plan: PlanSummary = PlanSummary()
     target: TargetFacts = TargetFacts()
@@ -780,6 +788,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     classes: dict[str, ClassResult] | None = None  # figures of each class of traffic; None: one class
     conversations: Conversations | None = None  # what became of them; None: there were none
     sessions: SessionFigures | None = None  # of conversations and of traces of sessions; None: there were none
+    session_ends: SessionEnds | None = None  # that servers were asked for; None: `--session-end` was not given
     users: Users | None = None  # who did not wait; None: all waited
     steadiness: Steadiness = Steadiness()
     telemetry: TelemetryFacts | None = None  # what was sampled; None: nothing was

@@ -8,6 +8,8 @@ from fastllmload import __version__
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts, PlanDescription
 from fastllmload.endpoint import shown
+from fastllmload.endpoint.identity import lines as session_lines
+from fastllmload.endpoint.identity import resolved
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.client import H2
 from fastllmload.engine.run_plans import Plans
@@ -15,7 +17,7 @@ from fastllmload.errors import coded
 from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
 from fastllmload.report.text.verdict import SIMULATED
-from fastllmload.settings import Load, TrafficClass
+from fastllmload.settings import Load, SessionIdentity, TrafficClass
 
 EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 
@@ -35,13 +37,16 @@ def target_lines(protocol: str, classes: Sequence[TrafficClass], found: Prefligh
     return lines + [f"note: {note}" for note in found.notes]
 
 
-def plan_lines(load: Load, seed: int, plans: Plans, workers: int) -> list[str]:
+def plan_lines(load: Load, seed: int, plans: Plans, workers: int, session: SessionIdentity) -> list[str]:
     measure = plans.measure
     plan = f"seed {seed}; plan {measure.digest[:12]}"
     lines = [
         f"load: {loop(measure, load.max_concurrency)}; {bounds(measure)}; {plan}",
         f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
     ]
+    lines += [f"sessions: {line}" for line in session_lines(session)]
+    if resolved(session).token is not None and measure.turns is None:
+        lines.append("note: no session has a second request, so no token is sent back; --turns makes conversations")
     if measure.deviations:
         note = f"note: not the standard workload: {'; '.join(measure.deviations)}"
         lines.append(coded("workload-not-standard", note))

@@ -27,6 +27,9 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
     for name, value in settings.target.headers:
         for text in header_secrets(name, value):
             known.add(text)
+    for name, template in settings.session.headers:
+        for text in header_secrets(name, template):
+            known.add(text)
     for workload in (settings.workload, *(one.workload for one in settings.classes)):
         for text in body_secrets(workload.extra_body or ""):
             known.add(text)
@@ -50,9 +53,11 @@ def public_values(settings: RunSettings, redact: Redactor, left_out: Collection[
     """*settings* as plain values without secrets, even very short ones. *left_out*: of the group `output`."""
     replace = msgspec.structs.replace
     headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
+    templates = tuple((name, PLACEHOLDER if secret_header(name) else text) for name, text in settings.session.headers)
     settings = replace(
         settings,
         target=replace(settings.target, headers=headers),
+        session=replace(settings.session, headers=templates),
         workload=without_credentials(settings.workload),
         classes=tuple(replace(one, workload=without_credentials(one.workload)) for one in settings.classes),
     )

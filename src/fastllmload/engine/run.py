@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.documents.run import WorkerEntry
+from fastllmload.documents.run import SessionEnds, WorkerEntry
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine import banner
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
@@ -42,10 +42,12 @@ from fastllmload.engine.run_plans import (
     build_plans,
     resolve_settings,
 )
+from fastllmload.engine.session_ends import EndsConfig, EndsProcess
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.assignment import check_transport, phase_specs, records_text, worker_specs
+from fastllmload.engine.workers.fleet import environment as environment_of_workers
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
@@ -182,8 +184,10 @@ class RunSession:
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
         specs, phases, tap = self._prepare(asked, found, plans, telemetry)
-        with self._sampling(telemetry) as sampler, self._tapping(tap) as reader:
-            self.controller.run(specs, phases, (sampler, reader))
+        with self._sampling(telemetry) as sampler, self._tapping(tap) as reader, self._ending(specs, found) as ends:
+            if ends is not None:
+                specs = [msgspec.structs.replace(spec, ends_fd=ends.descriptor) for spec in specs]
+            self.controller.run(specs, phases, (sampler, reader, None if ends is None else ends.process.pid))
         self._refuse_empty()
         self._round_trips_after(found)
         keeps_events = self.starting is not None and settings.hosts.collect == "summary"
@@ -256,7 +260,7 @@ class RunSession:
             if tap is not None:
                 tap.close()
             raise
-        self.ui.banner(banner.plan_lines(load, client.seed, plans, workers))
+        self.ui.banner(banner.plan_lines(load, client.seed, plans, workers, settings.session))
         return specs, phases, tap
 
     def _place_workers(self, settings: RunSettings, plan: Plan, wanted: sizing.Demand, found: Preflight) -> int:
@@ -365,6 +369,30 @@ class RunSession:
             problem = sampler.stop()
             if problem is not None:
                 self.controller.incident("telemetry-ended", problem)
+
+    @contextlib.contextmanager
+    def _ending(self, specs: Sequence[WorkerSpec], found: Preflight) -> Iterator[EndsProcess | None]:
+        """Send the requests that end sessions, until all workers have ended."""
+        session = specs[0].session
+        if session is None or session.end is None or found.first is None:
+            yield None
+            return
+        config = EndsConfig(
+            pipe=-1, method=session.end.partition(" ")[0], target=self.settings.target, targets=specs[0].targets,
+            headers=found.first.headers, key=found.first.key,
+        )  # fmt: skip
+        process = EndsProcess(config, environment_of_workers())
+        try:
+            yield process
+        finally:
+            ended = process.finish()
+            self.folder.update(session_ends=ended or SessionEnds())
+            if ended is None:
+                self.controller.incident("session-ends-lost", "the process that ends sessions died or took too long")
+            elif ended.failed:
+                why = self.redact(ended.failure or "")
+                sentence = f"{ended.failed} of {ended.sent} sessions were not ended at the server: {why}"
+                self.ui.message(f"warning: {coded('session-ends-failed', sentence)}")
 
     @contextlib.contextmanager
     def _tapping(self, tap: TapProcess | None) -> Iterator[int | None]:

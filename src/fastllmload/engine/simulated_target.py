@@ -12,7 +12,16 @@ from fastllmload.settings import RunSettings, Target
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions, numbered, resolve
 
-OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
+OWN = {
+    "host",
+    "port",
+    "unix_socket",
+    "api_key",
+    "die_with_parent",
+    "faults",
+    "overrides",
+    "logged",
+}  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
 
@@ -48,11 +57,14 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
     """Options parsed from texts; names as of `simulate`, or `set.FIELD`. InputError for an unknown or wrong one."""
     values: dict[str, object] = {}
     faults: list[str] = []
+    logged: list[str] = []
     overrides: list[tuple[str, str]] = []
     for name, text in pairs:
         field = name.replace("-", "_")
         if field == "fault":
             faults.append(text)
+        elif field == "log":
+            logged.append(text)
         elif name.startswith("set."):
             overrides.append((name.removeprefix("set."), text))
         elif field in FIELDS:
@@ -65,6 +77,8 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
             )
     if faults:
         values["faults"] = tuple(faults)
+    if logged:
+        values["logged"] = tuple(logged)
     if overrides:
         values["overrides"] = tuple(overrides)
     try:

@@ -342,7 +342,7 @@ class RowNames:
         self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
 
     def request_id(self, row: np.void) -> str:
-        """The X-Request-Id that was sent, when the run has an id: run, phase, request."""
+        """The X-Fastllmload-Request that was sent, when the run has an id: run, phase, request."""
         return f"{self.prefix}{self.numbers.get(int(row['phase']), int(row['phase']))}-{row['request']}"
 
     def request_ids(self, rows: Rows) -> list[str]:

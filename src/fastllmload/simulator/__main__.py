@@ -116,6 +116,18 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 )
 @click.option("--early-head", is_flag=True, help="Sends the response head before the first token.")
 @click.option("--truth", metavar="FILE", help="Logs what was written when.")
+@click.option(
+    "--log",
+    "logged",
+    multiple=True,
+    metavar="NAME",
+    help="Header of requests that the truth log shows, or a field of their bodies as body:FIELD; repeatable.",
+)
+@click.option(
+    "--session-token",
+    metavar="NAME",
+    help="Answers with a token of the session in this header, and refuses (409) any but the latest.",
+)
 @click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)
 @click.option(
     "--list-faults",

@@ -148,6 +148,8 @@ def arguments(options: SimulatorOptions) -> list[str]:
         flag = "--" + name.replace("_", "-")
         if name == "faults":
             out += [part for fault in value for part in ("--fault", fault)]
+        elif name == "logged":
+            out += [part for header in value for part in ("--log", header)]
         elif name == "overrides":
             out += [part for field, text in value for part in ("--set", f"{field}={text}")]
         elif value is True:

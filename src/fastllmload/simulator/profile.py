@@ -105,6 +105,8 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 250  # content events are padded to about this size
     early_head: bool = False  # the response head leaves before the first token
     truth: str | None = None
+    logged: tuple[str, ...] = ()  # headers, and fields of bodies (body:FIELD), that the truth log shows
+    session_token: str | None = None  # header that answers with the token of a session
     faults: tuple[str, ...] = ()  # NAME:SHARE[:ARG]
     seed: int = 42
     cpu: int | None = None

@@ -31,6 +31,7 @@ from fastllmload.simulator.body import decoder
 from fastllmload.simulator.pages import Pages
 from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
 from fastllmload.simulator.tls import tls_context
+from fastllmload.simulator.visits import Visits
 
 BACKLOG = 4096
 PR_SET_PDEATHSIG = 1
@@ -93,11 +94,24 @@ def build(
     forms: list[object] = []
     intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
     connections = Streams(context, options.http2_streams, options.http2_window)
-    responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
+    token = options.session_token
+    responder = Responder(
+        connections, truth, forms, options.coalesce, options.early_head, (token or "").lower().encode("latin-1")
+    )
+    visits = Visits(options.logged, token) if options.logged or token is not None else None
     pages = Pages(apis, options.model, profile.max_model_len, int(time.time()), options.any_model)
     cadence = cadence_of(options, profile)
     return Server(
-        listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key, connection_faults
+        listener.fileno(),
+        cadence,
+        truth,
+        intake,
+        responder,
+        connections,
+        pages,
+        options.api_key,
+        connection_faults,
+        visits,
     )
 
 

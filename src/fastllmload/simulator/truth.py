@@ -1,11 +1,13 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Version 5, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests), uint32
-count, records. A log cut off by a kill is read up to its last complete record.
+Version 6, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests, 3 notes),
+uint32 count, records; notes are bytes: for each request uint32 serial, uint32 size, text. A log cut off by a kill is read
+up to its last complete record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastllmload.errors import RunFolderError
 
-VERSION = 5
+VERSION = 6
 NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4"), ("took_ns", "<u4")])
@@ -44,12 +46,14 @@ class Truth:
 
     Times are CLOCK_MONOTONIC ns; 0 means that it did not happen. An event's `t_ns` is taken just before the send() that
     carries it, which took `took_ns`; where `queued` is set the socket did not take it whole at that instant and it left
-    later. `kind` is the EventKind of `delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY
-    when absent. `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama reply says of itself.
+    later. `kind` is the EventKind of `delta.pxd`. `key` and `phase` are the last two numbers of X-Fastllmload-Request, else
+    of X-Request-Id, NO_KEY when absent. `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama
+    reply says of itself. *notes*: by serial, lines of `name: value` for what --log and --session-token name.
     """
 
     requests: NDArray[np.void]
     events: NDArray[np.void]
+    notes: dict[int, str]
 
     def of(self, key: int, phase: int | None = None) -> NDArray[np.void]:
         """Events of the request with this key (and phase)."""
@@ -70,38 +74,50 @@ def load(path: str | Path) -> Truth:
     first = Path(path)
     requests: list[NDArray[np.void]] = []
     events: list[NDArray[np.void]] = []
+    notes: dict[int, str] = {}
     offset = 0
     for part in [first, *sorted(first.parent.glob(first.name + ".[0-9]*"))]:
-        some_requests, some_events = _read(part)
+        some_requests, some_events, some_notes = _read(part)
         some_requests["serial"] += offset
         some_events["serial"] += offset
         requests.append(some_requests)
         events.append(some_events)
+        notes.update((serial + offset, text) for serial, text in _notes(some_notes))
         offset = int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset))) + 1
-    return _join(np.concatenate(requests), np.concatenate(events))
+    return _join(np.concatenate(requests), np.concatenate(events), notes)
 
 
-def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def _notes(data: bytes) -> Iterator[tuple[int, str]]:
+    at = 0
+    while at + 8 <= len(data):
+        serial, size = np.frombuffer(data, "<u4", 2, at).tolist()
+        yield serial, data[at + 8 : at + 8 + size].decode()
+        at += 8 + size
+
+
+def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void], bytes]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunFolderError("file-unreadable", f"the truth log {path} cannot be read: {error.strerror}") from None
     if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != VERSION:
         raise RunFolderError("truth-log-damaged", f"{path} is not a truth log of version {VERSION}")
-    found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
+    found: dict[int, list[NDArray[np.void]]] = {1: [], 2: [], 3: []}
+    dtypes = {1: _EVENT, 2: REQUEST, 3: np.dtype("u1")}
     at = 16
     while at + 8 <= len(data):
         kind, count = np.frombuffer(data, "<u4", 2, at).tolist()
         if kind not in found:
             raise RunFolderError("truth-log-damaged", f"{path} has a block of unknown kind {kind} at byte {at}")
-        dtype = _EVENT if kind == 1 else REQUEST
+        dtype = dtypes[kind]
         whole = min(count, (len(data) - at - 8) // dtype.itemsize)
         found[kind].append(np.frombuffer(data, dtype, whole, at + 8))
         at += 8 + count * dtype.itemsize
-    return (np.concatenate([np.empty(0, REQUEST), *found[2]]), np.concatenate([np.empty(0, _EVENT), *found[1]]))
+    requests, events = ([np.empty(0, dtypes[kind]), *found[kind]] for kind in (2, 1))
+    return np.concatenate(requests), np.concatenate(events), b"".join(each.tobytes() for each in found[3])
 
 
-def _join(requests: NDArray[np.void], raw: NDArray[np.void]) -> Truth:
+def _join(requests: NDArray[np.void], raw: NDArray[np.void], notes: dict[int, str]) -> Truth:
     requests = requests[np.argsort(requests["serial"], kind="stable")]
     events = np.zeros(len(raw), EVENT)
     for name in ("t_ns", "took_ns", "serial"):
@@ -116,4 +132,4 @@ def _join(requests: NDArray[np.void], raw: NDArray[np.void]) -> Truth:
         known[known] = requests["serial"][place[known]] == events["serial"][known]
         events["key"][known] = requests["key"][place[known]]
         events["phase"][known] = requests["phase"][place[known]]
-    return Truth(requests, events[np.lexsort((events["index"], events["serial"]))])
+    return Truth(requests, events[np.lexsort((events["index"], events["serial"]))], notes)

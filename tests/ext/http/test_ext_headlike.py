@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastllmload._ext.http.block import BlockReader, response_block
 from fastllmload._ext.http.response import HeadReader
 
 SAID = [
@@ -147,3 +148,22 @@ def test_a_used_reader_says_what_a_new_one_says(heads: list[bytes]) -> None:
     reader = HeadReader()
     for data in heads * 2:
         assert says(reader, data) == says(HeadReader(), data), data
+
+
+TOKENS = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30)
+
+
+@given(st.lists(st.tuples(TOKENS, TOKENS, st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_wanted_values_are_those_of_the_head(heads: list[tuple[str, str, bool, bool]]) -> None:
+    """Of heads that are parsed and of those that are like others, over HTTP/1.1 and HTTP/2; empty where there is none."""
+    reader, blocks = HeadReader(), BlockReader()
+    for each in (reader, blocks):
+        each.want_bytes([b"x-session-token", b"x-backend"])
+    for token, backend, first, second in heads:
+        own = [*([f"X-Session-Token: {token}"] * first), *([f"x-BACKEND:\t {backend} "] * second)]
+        data = head(b"HTTP/1.1 200 OK", b"content-length: 3", *(line.encode() for line in own), b"date: now")
+        expected = [token.encode() if first else b"", backend.encode() if second else b""]
+        for _ in range(2):
+            assert reader.read_bytes(data) == 0 and reader.wanted_bytes() == expected
+            assert blocks.read_bytes(response_block(data[:-2])) == 0 and blocks.wanted_bytes() == expected
+    assert reader.by_likeness and blocks.by_equality

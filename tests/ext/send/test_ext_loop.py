@@ -65,7 +65,7 @@ class Server:
 
 
 def request_index(request: bytes) -> int:
-    (line,) = [line for line in request.split(b"\r\n") if line.lower().startswith(b"x-request-id:")]
+    (line,) = [line for line in request.split(b"\r\n") if line.lower().startswith(b"x-fastllmload-request:")]
     return int(line.rsplit(b"-", 1)[1])
 
 

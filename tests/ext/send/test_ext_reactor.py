@@ -579,5 +579,5 @@ def test_responses_are_matched_to_the_plan(tmp_path: Path) -> None:
         drive(tmp_path, address, gaps_ms=[2.0] * 3)
     assert sorted(heads)[0] == (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
-        b'X-Request-Id: test-0-0\r\nContent-Length: 13\r\n\r\n{"model":"m"}'
+        b'X-Fastllmload-Request: test-0-0\r\nContent-Length: 13\r\n\r\n{"model":"m"}'
     )

@@ -47,7 +47,7 @@ def test_each_class_has_its_own_head(tmp_path: Path) -> None:
         heads = [HEAD + b"X-Class: %d\r\n" % number for number in (1, 2)]
         found = drive(tmp_path, address, gaps_ms=[5.0] * 6, class_heads=heads)
     assert found.statuses() == {("ok", "none"): 6}
-    own = {int(request.split(b"X-Request-Id: test-0-")[1].split(b"\r")[0]): request for request in seen}
+    own = {int(request.split(b"X-Fastllmload-Request: test-0-")[1].split(b"\r")[0]): request for request in seen}
     for number, request in own.items():
         wanted = b"" if number % 3 == 0 else b"X-Class: %d" % (number % 3)
         assert (wanted in request) and (number % 3 > 0 or b"X-Class" not in request)

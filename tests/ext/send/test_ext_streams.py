@@ -81,7 +81,7 @@ def test_requests_arrive_as_they_are_planned(tmp_path: Path, wire: Wire) -> None
             ":authority": "test",
             "content-type": "application/json",
             "x-key": "s3cret",
-            "x-request-id": f"test-0-{number}",
+            "x-fastllmload-request": f"test-0-{number}",
             "content-length": "13",
         }
         assert peer.bodies[stream] == b'{"model":"m"}'
@@ -181,7 +181,7 @@ def test_one_stream_fails_and_the_others_go_on(tmp_path: Path, wire: Wire) -> No
     """Refused, reset before the head, within the answer, after its finish_reason; HTTP errors; the connection stays."""
 
     def answer(peer: Http2Peer, stream: int) -> None:
-        number = int(peer.heads[stream]["x-request-id"].rsplit("-", 1)[1])
+        number = int(peer.heads[stream]["x-fastllmload-request"].rsplit("-", 1)[1])
         if number == 0:
             peer.reset(stream, 7)
         elif number == 1:

@@ -70,12 +70,22 @@ def test_figures_are_the_servers_own(tmp_path: Path, case: str) -> None:
         assert row["prompt_tokens"] == len(one.prompt)
         assert row["cached_tokens"] == {"vllm-grpc": 2 * ("whole" not in case), "sglang-grpc": 1}.get(name, -1)
         assert row["bytes_sent"] > len(one.body)
-        assert one.metadata["x-request-id"].endswith(one.ident)
+        assert one.metadata["x-fastllmload-request"].endswith(one.ident)
         assert tokens.sum() == one.tokens and len(times) == len(one.sent)
         assert row["t_submit_start"] <= one.came
         assert (times >= np.array(one.sent)).all() and row["t_end"] >= times[-1]
     counts = count_tokens(run).output[run.rows["phase"] == 1]
     assert list(counts) == [one.tokens for *_, one in pairs]
+
+
+def test_sessions_are_named_in_metadata(tmp_path: Path) -> None:
+    """Each call has the headers that it would have over HTTP."""
+    given = ["--prompt-form", "ids", "--session-header", "X-Session: {session} {final}", "--affinity", "smg"]
+    with grpc_server() as (port, engine):
+        run, _ = measured(tmp_path / "run", "vllm-grpc", port, *given)
+    for row, _, _, one in joined(run, engine.log):
+        name = one.ident.rpartition("-")[0] + f"-s{row['session']}"
+        assert (one.metadata["x-session"], one.metadata["x-smg-routing-key"]) == (f"{name} true", name)
 
 
 def test_figures_over_tls(tmp_path: Path) -> None:

@@ -58,6 +58,18 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
             "openai-completions",
         ),
         ({"rate": 5, "cancel_share": 0.1}, "option-missing", "--cancel-after"),
+        ({"rate": 5, "session_children": "parent"}, "option-missing", "--affinity"),
+        ({"rate": 5, "affinity": "vllm"} | WEBSOCKET, "protocol-unsupported", "affinity"),
+        ({"rate": 5, "session_token": "x-t"} | WEBSOCKET, "protocol-unsupported", "session"),
+        ({"rate": 5, "affinity": "openai", "endpoint_type": "vllm-grpc"}, "protocol-unsupported", "--session-header"),
+        (
+            {"rate": 5, "session_body": "user: {user}", "workload": "batch", "dataset_path": "f"},
+            "option-not-applicable",
+            "batch",
+        ),
+        ({"rate": 5, "affinity": "smg", "header": "x-smg-routing-key: 1"}, "options-conflict", "X-SMG-Routing-Key"),
+        ({"rate": 5, "affinity": "vllm-sticky", "ray": "h:1", "url": "http://h:1"}, "option-not-applicable", "--ray"),
+        ({"rate": 5, "session_body": "model: {session}"}, "options-conflict", "'model'"),
         ({"rate": 5, "slow_readers": "5%:2kB/s", "transport": "asyncio"}, "option-not-applicable", "asyncio"),
         (
             {"rate": 5, "http_version": "2", "url": "http://h:1", "transport": "asyncio"},
@@ -121,6 +133,34 @@ def test_a_refusal_is_the_same_from_each_source(
     with pytest.raises(InputError) as caught:
         read_settings(source(options, tmp_path), {}, Redactor([]))
     assert caught.value.code == code and value in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "value"),
+    [
+        ({"session_header": "X: {sessions}"}, "session-template-invalid", "{sessions}"),
+        ({"session_header": "X: {session"}, "session-template-invalid", "{{"),
+        ({"session_header": "X"}, "header-invalid", "Name: value"),
+        ({"session_header": "content-length: {turn}"}, "header-reserved", "content-length"),
+        ({"session_header": "X-Fastllmload-Request: {turn}"}, "header-reserved", "X-Fastllmload-Request"),
+        ({"session_body": "a.: {turn}"}, "session-template-invalid", "a."),
+        ({"session_body": "user"}, "session-template-invalid", "FIELD: TEMPLATE"),
+        ({"session_token": "body:id"}, "session-token-invalid", "--history stored"),
+        ({"session_token": "a b"}, "session-token-invalid", "NAME=OTHER"),
+        ({"session_end": "ftp://h/{session}"}, "session-end-invalid", "METHOD URL"),
+        ({"session_end": "POST /a b"}, "session-end-invalid", "METHOD URL"),
+        ({"session_end": "POST /{sessions}"}, "session-template-invalid", "{sessions}"),
+        ({"affinity": "vlm"}, "choice-unknown", "vllm"),
+        ({"affinity": "openai", "extra_body": '{"prompt_cache_key": 1}'}, "options-conflict", "'prompt_cache_key'"),
+        ({"session_body": "metadata.id: {user}", "extra_body": '{"metadata": {}}'}, "options-conflict", "'metadata'"),
+        ({"class": [{"name": "a", "rate": 1, "extra-body": '{"user": 1}'}], "session_body": "user: {user}"},
+         "options-conflict", "'user'"),
+    ],
+)  # fmt: skip
+def test_session_identity_that_cannot_be_sent_is_refused(options: dict[str, object], code: str, value: str) -> None:
+    load = {} if "class" in options else {"rate": 5}
+    with raises_code(code, value):
+        read_settings(from_table({**load, **options}, "", ""), {}, Redactor([]))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def plan_notes(tmp_path: Path, share: float | None = None, **workload: str) -> l
         document["description"]["workload"]["exact"]["share"] = share
         built[1] = replace(built[1], document=convert(document, PlanDocument))
     plans = Plans(*built)
-    return plan_lines(settings.load, settings.client.seed, plans, 1)
+    return plan_lines(settings.load, settings.client.seed, plans, 1, settings.session)
 
 
 def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:

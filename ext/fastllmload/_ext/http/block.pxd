@@ -1,6 +1,8 @@
 # Head of an HTTP/2 response: a block of compressed fields (RFC 7541), sans-IO. Decoded by hpack, once for equal bytes.
 from libc.stdint cimport int64_t, uint8_t
 
+from fastllmload._ext.http.headlike cimport Wanted
+
 cdef enum:
     BLOCKS_KEPT = 16        # equal heads that are known side by side
     BLOCK_LONGEST = 1024    # of those; longer ones are decoded each time
@@ -29,9 +31,15 @@ cdef class BlockReader:
     cdef BlockSaid said                 # of the latest block that read() took
     cdef bytes message                  # grpc-message of that block
     cdef readonly int64_t by_equality   # blocks that were not decoded
+    cdef Wanted wanted                  # what the latest block said of fields that were asked for with want()
+    cdef list names                     # of these
+    cdef dict kept_values               # number of a kept block -> (number of a field, its value)
+    cdef list values                    # of the latest block
     cdef object decode
     cdef KeptBlock* kept                # owned
     cdef int liked                      # the one that came last
     cdef int next                       # the one that makes room
+    cdef int want(self, list names) except -1           # at most WANTED, in lower case
+    cdef int _note(self, list values) except -1
     cdef BlockError read(self, const unsigned char* block, size_t size, bint trailers=*) except *
     cdef BlockError _decode(self, const unsigned char* block, size_t size) except *

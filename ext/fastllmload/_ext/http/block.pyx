@@ -4,6 +4,7 @@ The peer has to keep no table of fields (SETTINGS_HEADER_TABLE_SIZE 0). So a blo
 mostly equal bytes, and what a block says is found by comparison; a new one is decoded by the library hpack.
 """
 
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
@@ -13,6 +14,7 @@ from hpack import Decoder, HPACKError, InvalidTableIndexError, InvalidTableSizeE
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.http.fieldvalue cimport digits, is_word, trim
+from fastllmload._ext.http.headlike cimport WANTED, wanted_clear
 from fastllmload._ext.http.response cimport CONTENT_OTHER, content_kind, milliseconds
 
 # Fields of one connection, which HTTP/2 forbids (RFC 9113 8.2.2).
@@ -64,6 +66,8 @@ cdef class BlockReader:
         decoder = Decoder()
         decoder.header_table_size = decoder.max_allowed_table_size = 0
         self.decode = decoder.decode
+        self.names = []
+        self.kept_values = {}
         self.kept = <KeptBlock*>calloc(BLOCKS_KEPT, sizeof(KeptBlock))
         if self.kept == NULL:
             raise MemoryError("heads of responses")
@@ -81,6 +85,8 @@ cdef class BlockReader:
                 self.liked = at
                 self.by_equality += 1
                 self.said = self.kept[at].said
+                if self.wanted.count:
+                    self._note(self.kept_values[at])
                 return BLOCK_OK if trailers == (self.said.status == 0) else BLOCK_MALFORMED
         error = self._decode(block, size)
         if error == BLOCK_OK and trailers != (self.said.status == 0):
@@ -91,7 +97,25 @@ cdef class BlockReader:
             self.kept[self.liked].size = size
             self.kept[self.liked].said = self.said
             memcpy(self.kept[self.liked].bytes, block, size)
+            self.kept_values[self.liked] = self.values
         return error
+
+    cdef int want(self, list names) except -1:
+        if len(names) > WANTED:
+            raise ValueError(f"{len(names)} fields of heads are wanted, {WANTED} at most")
+        self.names = names
+        self.wanted.count = <uint8_t>len(names)
+        return 0
+
+    cdef int _note(self, list values) except -1:
+        cdef bytes value
+        cdef int i
+        wanted_clear(&self.wanted)
+        self.values = values
+        for i, value in values:
+            over(&self.wanted.value[i], value, len(value))
+            trim(&self.wanted.value[i])
+        return 0
 
     cdef BlockError _decode(self, const unsigned char* block, size_t size) except *:
         cdef Cursor v
@@ -110,6 +134,8 @@ cdef class BlockReader:
             return BLOCK_TOO_LARGE
         except (HPACKError, LookupError, ValueError):       # hpack indexes what is cut off
             return BLOCK_MALFORMED
+        if self.wanted.count:
+            self._note([(self.names.index(name), bytes(value)) for name, value in fields if name in self.names])
         first = True
         for name, value in fields:
             over(&v, value, len(value))
@@ -142,6 +168,14 @@ cdef class BlockReader:
 
     def read_bytes(self, const unsigned char[::1] block not None):
         return <int>self.read(&block[0] if len(block) else NULL, len(block))
+
+    def want_bytes(self, list names not None) -> None:
+        self.want(names)
+
+    def wanted_bytes(self) -> list:
+        """What the latest block said of each field that is wanted; empty: nothing."""
+        return [self.wanted.value[i].at[:left(&self.wanted.value[i])] if left(&self.wanted.value[i]) else b""
+                for i in range(self.wanted.count)]
 
     def what(self) -> dict:
         """What the latest block said."""

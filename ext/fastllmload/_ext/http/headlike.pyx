@@ -10,20 +10,20 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from fastllmload._ext.bytes.cursor cimport Cursor, over
 from fastllmload._ext.bytes.jsonscan cimport fll_marked16
-from fastllmload._ext.http.fieldvalue cimport is_blank, is_word
+from fastllmload._ext.http.fieldvalue cimport is_blank, is_word, trim
 
 cdef enum:
     LENGTH_DIGITS = 15          # longer ones are the parser's
 
 
-cdef void head_keep(KeptHead* k, const unsigned char* head, size_t size, Said* said) noexcept nogil:
+cdef void head_keep(KeptHead* k, const unsigned char* head, size_t size, Said* said, const Wanted* wanted) noexcept nogil:
     cdef size_t at = 0
     cdef uint16_t lines = 0
     k.count = 0
     if size > BYTES_KEPT:
         return
     while not (head[at] == c'\r' and size - at == 2):
-        if lines == LINES_KEPT or not keep_line(&k.lines[lines], head + at, size - at, lines == 0):
+        if lines == LINES_KEPT or not keep_line(&k.lines[lines], head + at, size - at, lines == 0, wanted):
             return
         at += k.lines[lines].size
         lines += 1
@@ -34,7 +34,7 @@ cdef void head_keep(KeptHead* k, const unsigned char* head, size_t size, Said* s
     k.count = lines
 
 
-cdef bint keep_line(HeadLine* line, const unsigned char* at, size_t size, bint first) noexcept nogil:
+cdef bint keep_line(HeadLine* line, const unsigned char* at, size_t size, bint first, const Wanted* wanted) noexcept nogil:
     """The line that begins at *at*; False unless it ends with CR LF, and when it continues the line before it."""
     cdef const unsigned char* end = <const unsigned char*>memchr(at, c'\n', size)
     cdef const unsigned char* colon
@@ -49,7 +49,7 @@ cdef bint keep_line(HeadLine* line, const unsigned char* at, size_t size, bint f
     if colon == NULL:
         return False
     line.value = <uint16_t>(colon + 1 - at)
-    line.kind = kind_of(at, colon - at)
+    line.kind = kind_of(at, colon - at, wanted)
     if line.kind == LINE_LENGTH:
         while is_blank(at[line.value]):
             line.value += 1
@@ -58,9 +58,13 @@ cdef bint keep_line(HeadLine* line, const unsigned char* at, size_t size, bint f
     return True
 
 
-cdef LineKind kind_of(const unsigned char* name, size_t size) noexcept nogil:
+cdef int kind_of(const unsigned char* name, size_t size, const Wanted* wanted) noexcept nogil:
     cdef Cursor n
+    cdef int i
     over(&n, name, size)
+    for i in range(wanted.count):
+        if is_word(n, wanted.name[i]):
+            return LINE_WANTED + i
     if is_word(n, b"content-length"):
         return LINE_LENGTH
     # Ours (HeadReader.on_header), and those that the parser itself heeds.
@@ -71,24 +75,30 @@ cdef LineKind kind_of(const unsigned char* name, size_t size) noexcept nogil:
     return LINE_ANY
 
 
-cdef size_t head_like(KeptHead* k, const unsigned char* data, size_t size, uint64_t* length) noexcept nogil:
+cdef size_t head_like(KeptHead* k, const unsigned char* data, size_t size, uint64_t* length, Wanted* wanted) noexcept nogil:
     cdef const unsigned char* at = data
     cdef const unsigned char* end = data + size
     cdef const unsigned char* text = k.text
+    cdef const unsigned char* value
     cdef HeadLine* line
     cdef int i
+    wanted_clear(wanted)
     for i in range(k.count):
         line = &k.lines[i]
         # Content-Length is read in any case: where it is equal, *length* is still that of another head.
-        if line.kind != LINE_LENGTH and end - at >= line.size and memcmp(at, text, line.size) == 0:
+        if line.kind < LINE_LENGTH and end - at >= line.size and memcmp(at, text, line.size) == 0:
             at += line.size
         elif line.kind == LINE_SAME or end - at < line.value or memcmp(at, text, line.value) != 0:
             return 0
         else:
             at += line.value
+            value = at
             at = behind_number(at, end, length) if line.kind == LINE_LENGTH else behind_printable(at, end)
             if at == NULL or end - at < 2 or at[0] != c'\r' or at[1] != c'\n':
                 return 0
+            if line.kind >= LINE_WANTED:
+                over(&wanted.value[line.kind - LINE_WANTED], value, at - value)
+                trim(&wanted.value[line.kind - LINE_WANTED])
             at += 2
         text += line.size
     if k.count == 0 or end - at < 2 or at[0] != c'\r' or at[1] != c'\n':

@@ -27,7 +27,7 @@ cdef struct Request:
     uint8_t has_length
     uint8_t has_priority
     int32_t priority            # X-Priority
-    uint32_t phase              # last two numbers of X-Request-Id (<run>-<phase>-<index>); NO_KEY when absent
+    uint32_t phase              # last two numbers of X-Fastllmload-Request (<run>-<phase>-<index>); NO_KEY when absent
     uint32_t key
 
 cdef enum:
@@ -37,7 +37,7 @@ cdef enum:
 cdef size_t request_head_size(const uint8_t* data, size_t size, size_t seen) noexcept nogil
 # Reads one complete head. What is wrong with it is in refusal.
 cdef void request_read(Request* r, const uint8_t* data, size_t head_size) noexcept nogil
-# Its phase and key, from the value of X-Request-Id.
+# Its phase and key, from the value of X-Fastllmload-Request.
 cdef void request_id(Request* r, Text value) noexcept nogil
 # True when the first bytes cannot become a request line: a TLS hello, binary noise.
 cdef bint request_hopeless(const uint8_t* data, size_t size) noexcept nogil

@@ -111,8 +111,11 @@ cdef bint meaning(Request* r, Text name, Text value) noexcept nogil:
         return transfer_encoding(r, value)
     if name.size == 10 and same(name, b"connection", 10):
         connection(r, value)
-    elif name.size == 12 and same(name, b"x-request-id", 12):
+    elif name.size == 21 and same(name, b"x-fastllmload-request", 21):
         request_id(r, value)
+    elif name.size == 12 and same(name, b"x-request-id", 12):        # of other clients
+        if r.key == <uint32_t>NO_KEY:
+            request_id(r, value)
     elif name.size == 7 and same(name, b"x-fault", 7):
         r.fault = value
     elif name.size == 13 and same(name, b"authorization", 13):

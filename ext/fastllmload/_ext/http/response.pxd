@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.http.chunkline cimport AT_DATA, AT_COMPLETE, AT_DATA_CR, AT_SIZE_FIRST, hex_value
-from fastllmload._ext.http.headlike cimport HEADS_KEPT, KeptHead
+from fastllmload._ext.http.headlike cimport HEADS_KEPT, KeptHead, Wanted
 
 cdef enum Framing:
     FRAMING_NONE = 0        # 1xx, 204, 304: no body whatever the headers say
@@ -126,6 +126,9 @@ cdef class HeadReader:
     cdef public int64_t retry_after_ms  # -1 when absent or not a number of seconds
     cdef public object message          # why, when read() returned an error (str) else None
     cdef readonly uint64_t by_likeness  # heads that like() took
+    cdef Wanted wanted                  # what the head said of fields that were asked for with want()
+    cdef object _names                  # of these, as bytes
+    cdef list _values                   # keeps what *wanted* has of a parsed head
     cdef object _parser_type
     cdef KeptHead[HEADS_KEPT] _kept     # of the latest kinds
     cdef int _liked                     # the kind that came last
@@ -134,6 +137,7 @@ cdef class HeadReader:
     cdef bint _sized                    # a Content-Length was there
     cdef bint _close                    # Connection: close
     cdef bint _persist                  # Connection: keep-alive
+    cdef int want(self, list names) except -1           # at most WANTED, in lower case
     cdef int _clear(self) except -1
     cdef int _refuse(self, HeadError error, str reason) except -1
     cdef int _judge(self, const unsigned char* head, size_t size) except -1

@@ -10,7 +10,7 @@ from fastllmload._ext.http.chunkline cimport (
     extension_next, is_bws, trailer_next,
 )
 from fastllmload._ext.http.fieldvalue cimport checked_number, digits, is_word, next_item, trim
-from fastllmload._ext.http.headlike cimport Said, head_keep, head_like
+from fastllmload._ext.http.headlike cimport Said, WANTED, head_keep, head_like, wanted_clear
 
 from httptools import (
     HttpParserCallbackError as CallbackError,
@@ -169,7 +169,7 @@ cdef class HeadReader:
         for i in range(HEADS_KEPT):
             kind = (self._liked + i) % HEADS_KEPT
             said = &self._kept[kind].said
-            found = head_like(&self._kept[kind], data, size, &said.length)
+            found = head_like(&self._kept[kind], data, size, &said.length, &self.wanted)
             if found:
                 self._liked = kind
                 self.by_likeness += 1
@@ -200,10 +200,30 @@ cdef class HeadReader:
         said.upgrade = self.upgrade
         self._liked = self._next
         self._next = (self._next + 1) % HEADS_KEPT
-        head_keep(&self._kept[self._liked], head, size, &said)
+        head_keep(&self._kept[self._liked], head, size, &said, &self.wanted)
         return 0
 
+    cdef int want(self, list names) except -1:
+        cdef int i
+        if len(names) > WANTED:
+            raise ValueError(f"{len(names)} fields of heads are wanted, {WANTED} at most")
+        self._names = names
+        for i in range(<int>len(names)):
+            self.wanted.name[i] = <const char*><bytes>names[i]
+        self.wanted.count = <uint8_t>len(names)
+        return 0
+
+    def want_bytes(self, list names not None) -> None:
+        self.want(names)
+
+    def wanted_bytes(self) -> list:
+        """What the latest head said of each field that is wanted; empty: nothing."""
+        return [self.wanted.value[i].at[:left(&self.wanted.value[i])] if left(&self.wanted.value[i]) else b""
+                for i in range(self.wanted.count)]
+
     cdef int _clear(self) except -1:
+        wanted_clear(&self.wanted)
+        self._values = []
         self.status = self.minor_version = 0
         self.keep_alive = self.encoded = self.upgrade = False
         self.framing = FRAMING_NONE
@@ -272,7 +292,13 @@ cdef class HeadReader:
     def on_header(self, bytes name not None, bytes value not None):
         """Called by httptools for each header."""
         cdef Cursor n, v
+        cdef int i
         over(&n, name, len(name))
+        for i in range(self.wanted.count):
+            if is_word(n, self.wanted.name[i]):
+                self._values.append(value)
+                over(&self.wanted.value[i], value, len(value))
+                trim(&self.wanted.value[i])
         if left(&n) < 10 or left(&n) > 17:      # no header of ours: most of them leave here
             return
         over(&v, value, len(value))

@@ -54,6 +54,9 @@ cdef struct Exchange:       # what every read touches comes first
     unsigned char* held     # a non-streaming body, or the last words of a stream; owned
     size_t held_size
     size_t held_cap
+    unsigned char* token    # what the head said of the session's token; owned
+    size_t token_size       # 0: nothing
+    size_t token_cap
     End end
     uint32_t stream         # HTTP/2: its number on the connection
     Exchange* next          # that ended after this one and was not handled yet either; borrowed
@@ -111,6 +114,7 @@ cdef void exchange_give_back(Exchange* x) noexcept nogil
 # Keep bytes of a body until the rest is there, or text of the answer for a later turn. Callers bound the size. MemoryError
 # when there is none.
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1
+cdef int exchange_token(Exchange* x, const unsigned char* text, size_t size) except -1       # the answer has this one
 cdef int exchange_reply(Exchange* x, const unsigned char* text, size_t size) except -1
 
 # A final status whose body can be the answer. 206 is none: it gives a part of one, and only to who asked for a range

@@ -49,6 +49,7 @@ cdef void exchange_free(Exchange* x) noexcept nogil:
     template_free(&x.template)
     carry_free(&x.held, &x.held_size, &x.held_cap)
     carry_free(&x.reply, &x.reply_size, &x.reply_cap)
+    carry_free(&x.token, &x.token_size, &x.token_cap)
     calls_free(x.calls)
 
 
@@ -65,6 +66,7 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     x.event_read = 0
     carry_reset(&x.held, &x.held_size, &x.held_cap)
     carry_reset(&x.reply, &x.reply_size, &x.reply_cap)
+    carry_reset(&x.token, &x.token_size, &x.token_cap)
     if x.calls != NULL:
         calls_clear(x.calls)
     template_reset(&x.template)
@@ -94,6 +96,13 @@ cdef void exchange_give_back(Exchange* x) noexcept nogil:
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:
     if carry_add(&x.held, &x.held_size, &x.held_cap, data, size) < 0:
         raise MemoryError(f"{x.held_size + size} bytes for a response")
+    return 0
+
+
+cdef int exchange_token(Exchange* x, const unsigned char* text, size_t size) except -1:
+    carry_reset(&x.token, &x.token_size, &x.token_cap)
+    if carry_add(&x.token, &x.token_size, &x.token_cap, text, size) < 0:
+        raise MemoryError(f"{size} bytes for the token of a session")
     return 0
 
 

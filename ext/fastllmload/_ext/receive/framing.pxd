@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.sse cimport Arrival
+from fastllmload._ext.http.headlike cimport Wanted
 from fastllmload._ext.http.response cimport Body
 from fastllmload._ext.receive.exchange cimport Exchange
 from fastllmload._ext.receive.messages cimport Socket
@@ -48,6 +49,7 @@ cdef struct Frame:
     uint8_t content         # ContentKind
     uint8_t encoded         # Content-Encoding other than identity
     int64_t retry_after_ms  # -1: not said
+    Wanted* wanted          # what the head says of fields that were asked for
     uint32_t size           # HTTP/2: bytes of the exchange that this took
     int grpc_status         # of FRAME_TRAILERS; -1: not said
     uint32_t code           # what the peer said: HTTP/2, of FRAME_FAILED (Http2Code); WebSocket, of FRAME_ERROR, its close code or 0

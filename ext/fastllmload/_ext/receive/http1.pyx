@@ -98,6 +98,7 @@ cdef class Http1(Framing):
                 frame.content = <uint8_t>self.head.content
                 frame.encoded = self.head.encoded
                 frame.retry_after_ms = self.head.retry_after_ms
+                frame.wanted = &self.head.wanted
                 return FRAME_HEAD
             if n.head_bytes > MAX_HEAD:
                 return refused(frame, r.ERROR_HEAD_TOO_LARGE)

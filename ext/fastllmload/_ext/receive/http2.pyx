@@ -463,6 +463,7 @@ cdef class Http2(Framing):
         frame.content = self.heads.said.content
         frame.encoded = self.heads.said.encoded
         frame.retry_after_ms = self.heads.said.retry_after_ms
+        frame.wanted = &self.heads.wanted
         return FRAME_HEAD
 
     cdef FrameStep _refuse_block(self, Multiplex* m, BlockError error, Frame* frame) except FRAME_RAISED:

@@ -21,7 +21,7 @@ from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseS
 from fastllmload._ext.http.response cimport CONTENT_GRPC, CONTENT_JSON, CONTENT_NDJSON, CONTENT_OTHER, CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport (
     V_CLOSE, V_MORE, V_RAISED, V_REPLY, V_REUSE, End, answers, ended_add, ended_take, exchange_free, exchange_give_back, exchange_held, exchange_hold,
-    exchange_init, exchange_open, left_by_user,
+    exchange_init, exchange_open, exchange_token, left_by_user,
 )
 from fastllmload._ext.receive.framing cimport (
     FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_TRAILERS, FRAME_UPGRADED, IN_IDLE,
@@ -108,6 +108,11 @@ cdef class Protocol:
         self.max_held = max_held
         # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
         mallopt(M_MMAP_THRESHOLD, LARGE)
+
+    def want(self, list names not None) -> None:
+        """Fields of heads, in lower case: the first has the token of a session."""
+        (<Http1>self.framing).head.want(names)
+        self.http2.heads.want(names)
 
     cdef Verdict feed(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
                       uint8_t stamp_class, int64_t user_t) except V_RAISED:
@@ -312,6 +317,8 @@ cdef class Protocol:
         x.row.http_status = frame.status
         x.row.retry_after_ms = <int32_t>min(frame.retry_after_ms, <int64_t>INT32_MAX)
         x.content = frame.content
+        if frame.wanted.count and left(&frame.wanted.value[0]):
+            exchange_token(x, frame.wanted.value[0].at, left(&frame.wanted.value[0]))
         if frame.encoded:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_ENCODED_BODY, t, user_t)
             return V_CLOSE

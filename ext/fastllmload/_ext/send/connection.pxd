@@ -42,6 +42,8 @@ cdef struct RequestStream:  # what every read touches comes first
     uint8_t many            # it is the *s* of a StreamOfMany
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
     Talk* talk              # the conversation that the request is a turn of, and that continues after it; NULL otherwise
+    unsigned char* own      # its lines, where they differ by session; owned, NULL: in *lines*
+    size_t own_cap
     Link link               # in the in-flight list (by dispatch: also the order of deadlines)
 
 cdef struct StreamOfMany:   # on a connection of HTTP/2; lives in the pool's memory
@@ -86,7 +88,7 @@ cdef struct Connection:     # what every read touches comes first
     Link link               # in the idle list of its target, or the pool's list of tails
     iovec[PIECES] pieces    # what is left to send
     int piece               # PIECES: nothing
-    char[LINES] lines       # X-Request-Id, Content-Length, end of head
+    char[LINES] lines       # X-Fastllmload-Request, Content-Length, end of head
     # HTTP/2
     List unwritten          # streams by their release: requests that are not written whole
     List unsent             # that are written, and not sent whole

@@ -104,6 +104,7 @@ cdef class Pool:
             c.stream.x.template.bytes = NULL                # it lies next to the connection
             tls_free(c.tls)
             exchange_free(&c.stream.x)
+            free(c.stream.own)
             incoming_free(&c.n)
             if c.stream.talk != NULL:
                 talk_free(c.stream.talk)
@@ -112,6 +113,7 @@ cdef class Pool:
             list_remove(&self.streams, self.streams.oldest)
             of_many_free.s.x.template.bytes = NULL          # it lies next to the stream
             exchange_free(&of_many_free.s.x)
+            free(of_many_free.s.own)
         while self.block != NULL:
             before = <void**>self.block[0]
             munmap(self.block, BLOCK)

@@ -25,6 +25,7 @@ from fastllmload._ext.plan.talk cimport Talks
 from fastllmload._ext.receive.protocol cimport Protocol
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.send.connection cimport connection_fetch
+from fastllmload._ext.send.identity cimport Identity
 from fastllmload._ext.send.share cimport Share
 from fastllmload._ext.send.transport cimport STOPPED_NS, WAKE_NS
 from fastllmload._ext.system.clock cimport mono_ns, thread_cpu_ns
@@ -129,6 +130,10 @@ cdef class Reactor:
              else request_block(head, self.pool.targets[i].tls) if self.pool.targets[i].http2 else head
              for i, head in enumerate(heads)], dialect, id_tag)
 
+    def use_identity(self, Identity identity not None) -> None:
+        """Requests name their sessions; before the first phase is loaded."""
+        self.releases.share.identity = identity
+
     def set_connector(self, connector, call_soon) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is
         the loop's: it calls before the next poll.
@@ -141,7 +146,7 @@ cdef class Reactor:
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
-             Bodies near=None) -> None:
+             Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
@@ -149,7 +154,8 @@ cdef class Reactor:
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
         again in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
-        *near*: the same bodies, in their file; None: *bodies* is memory of this process.
+        *near*: the same bodies, in their file; None: *bodies* is memory of this process. *chain*: the agent of each request in its
+        session; *parent*: chain of the agent that started it, -1: none. None: a session has one agent.
         """
         cdef Share share = self.releases.share
         self.releases.end_talks()
@@ -166,6 +172,8 @@ cdef class Reactor:
         share.numbers = numbers
         share.target = target
         share.talks = talks
+        share.chain = chain
+        share.parent = parent
         self.users.begin(client)
         self.releases.slots.begin(len(schedule), limit)
         self.pacer.load(schedule)
@@ -254,6 +262,8 @@ cdef class Reactor:
 
     def rest(self) -> None:
         """The phase is over: the event loop has its own time again."""
+        if self.releases.share.identity is not None:
+            self.releases.share.identity.tell_all()
         self.staying = False
         self.beat_due = INT64_MAX
         self.beat.after(0)

@@ -40,7 +40,7 @@ cdef class Releases:
     cdef int cancel_overdue(self, int64_t until, int64_t now) except -1         # whose deadline was *until* or before
     cdef int cancel_left(self, int64_t now) except -1           # whose user leaves
     cdef int cancel_all(self, int64_t now) except -1
-    cdef int end_talks(self) noexcept                           # turns that were still to come are not sent
+    cdef int end_talks(self) except -1                           # turns that were still to come are not sent
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1
     cdef bint _goes_on(self, RequestStream* s) except -1
 

@@ -155,6 +155,10 @@ cdef class Releases:
                 return 0
             s = <RequestStream*>x
             goes_on = s.talk != NULL and self._goes_on(s)
+            if self.share.identity is not None:
+                self.share.answered(s, goes_on)
+                if not goes_on:
+                    self.share.over(s.request)
             list_remove(&self.flight, &s.link)
             life_ends(LIFE_IN_FLIGHT)
             self.words[k.W_IN_FLIGHT] = self.flight.count
@@ -219,8 +223,11 @@ cdef class Releases:
             self.handle_ends()
         return 0
 
-    cdef int end_talks(self) noexcept:
+    cdef int end_talks(self) except -1:
         """Turns that were still to come are not sent."""
+        cdef Talk* talk
         while self.pacer.followers.count:
-            self.share.talks.end(<Talk*><size_t>dues_pop(&self.pacer.followers))
+            talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
+            self.share.over(talk.request)
+            self.share.talks.end(talk)
         return 0

@@ -9,19 +9,20 @@ target, the lines that only it has, and its body, none of them copied.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.bytes.schema cimport PREFIX
 from fastllmload._ext.receive.messages cimport MASK_KEY, MESSAGE_HEADER, put_text_header
 from fastllmload._ext.send.connection cimport FIELDS, LINES, Head, of_many
+from fastllmload._ext.send.identity cimport Who
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.system.wire cimport iovec
 
 cdef enum:
     DIGITS = 20                 # of the largest number of 64 bits
-    FIELD_NAME = 14             # bytes of "X-Request-Id: "
+    FIELD_NAME = 23             # bytes of "X-Fastllmload-Request: "
 
 
 cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexcept nogil:
@@ -41,7 +42,7 @@ cdef uint8_t* fields(Share share, uint8_t* at, uint32_t request, size_t size) no
     """The same as fields of HTTP/2 that no table takes up (RFC 7541 6.2.2, 6.2.3): names and values with their sizes before them."""
     cdef uint8_t* sized
     FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS < 127)
-    sized = put_text(at, b"\x10\x0cx-request-id", 14)
+    sized = put_text(at, b"\x10\x15x-fastllmload-request", 23)
     at = put_number(put_text(sized + 1, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
     sized[0] = <uint8_t>(at - sized - 1)
     sized = put_text(at, b"\x0f\x0d", 2)               # content-length, number 28 of the static table
@@ -67,7 +68,7 @@ cdef uint8_t* call_opening(Share share, uint8_t* at, uint32_t request, uint8_t t
     """What comes before a message of *size* bytes: gRPC's prefix, and the field with the request's id."""
     cdef uint8_t* field = at + PREFIX
     cdef uint8_t* end = put_number(put_text(field + 2, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
-    FLL_STATIC_ASSERT(15 + 2 * (NAME_LONGEST + DIGITS) + 3 + DIGITS + PREFIX + 2 <= FIELDS)
+    FLL_STATIC_ASSERT(24 + 2 * (NAME_LONGEST + DIGITS) + 3 + DIGITS + PREFIX + 2 <= FIELDS)
     field[0] = tag
     field[1] = <uint8_t>(end - field - 2)
     size += <size_t>(end - field)
@@ -80,7 +81,7 @@ cdef uint8_t* call_opening(Share share, uint8_t* at, uint32_t request, uint8_t t
 
 
 cdef class Share:
-    """*run_id* is in each request's X-Request-Id."""
+    """*run_id* is in each request's X-Fastllmload-Request."""
 
     def __init__(self, bytes run_id not None, uint32_t worker, uint32_t workers):
         self.run_id = run_id
@@ -95,12 +96,14 @@ cdef class Share:
         free(self.heads)
 
     cdef int begin(self, uint8_t phase, int phase_number) except -1:
-        cdef bytes name = b"X-Request-Id: %b-%d-" % (self.run_id, phase_number)
+        cdef bytes name = b"X-Fastllmload-Request: %b-%d-" % (self.run_id, phase_number)
         if len(name) > NAME_LONGEST:
             raise ValueError(f"run id {self.run_id!r} is too long for a request head")
         self.phase = phase
         self.name_size = len(name)
         memcpy(self.name, <const char*>name, self.name_size)
+        if self.identity is not None:
+            self.identity.begin_phase(self.name + FIELD_NAME, self.name_size - FIELD_NAME)
         return 0
 
     cdef int add_target(self, bytes head, uint8_t dialect, uint8_t id_tag) except -1:
@@ -178,7 +181,10 @@ cdef class Share:
         cdef uint32_t of_class = self.request_class[planned]
         cdef Head* head
         cdef uint8_t* at_line
+        cdef uint8_t* opened
+        cdef size_t opened_size
         cdef iovec* opening
+        cdef bint bracketed = False         # what comes before the body has its bracket
         cdef bint stitched = talk != NULL and talk.size > 0
         if of_class >= self.head_classes:
             of_class = 0
@@ -186,28 +192,74 @@ cdef class Share:
         if stitched:                        # or gathered from pieces, and then the offsets were of these
             size = talk.size
         s.x.dialect = head.dialect
+        if self.identity is not None:
+            lines = <char*>self._own_lines(s)
         at_line = <uint8_t*>lines
         if s.many:
             opening = &of_many(s).opening
-            opening.iov_len = 0
             if head.id_tag:
                 at_line = call_opening(self, at_line, s.request, head.id_tag, size)
-                opening.iov_base = lines
-                opening.iov_len = <size_t>(at_line - <uint8_t*>lines)
-                lines = <char*>at_line
-            at_line = fields(self, at_line, s.request, size + opening.iov_len)
-        elif head.size:
+            elif self.identity is not None:
+                at_line = self.identity.put_opening(at_line)
+            opening.iov_base = lines
+            opening.iov_len = <size_t>(at_line - <uint8_t*>lines)
+            bracketed = opening.iov_len > 0 and not head.id_tag
+            lines = <char*>at_line
+            at_line = fields(self, at_line, s.request, size + opening.iov_len - bracketed)
+            if self.identity is not None:
+                at_line = self.identity.put_fields(at_line)
+        elif head.size == 0:
+            at_line = envelope(self, at_line, s.request, size)
+            bracketed = True
+        elif self.identity is None:
             at_line = lines_of(self, at_line, s.request, size)
         else:
-            at_line = envelope(self, at_line, s.request, size)
+            at_line = self.identity.put_lines(at_line)
+            opened = at_line + LINES        # moved when the line with its size is there
+            opened_size = <size_t>(self.identity.put_opening(opened) - opened)
+            bracketed = opened_size > 0
+            at_line = lines_of(self, at_line, s.request, size + opened_size - bracketed)
+            memmove(at_line, opened, opened_size)
+            at_line += opened_size
         pieces[0].iov_base = head.text
         pieces[0].iov_len = head.size
         pieces[1].iov_base = lines
         pieces[1].iov_len = <size_t>(at_line - <uint8_t*>lines)
         pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
         pieces[2].iov_len = size
-        if head.size == 0:
+        if bracketed:
             pieces[2].iov_base = <uint8_t*>pieces[2].iov_base + 1
             pieces[2].iov_len -= 1
         s.connection.piece = 0
         return 0
+
+    cdef uint8_t* _own_lines(self, RequestStream* s) except NULL:
+        self._name(s.request, s.slot)
+        return self.identity.begin(s, FIELDS)
+
+    cdef int _name(self, uint32_t request, int32_t slot) noexcept:
+        cdef Who* who = &self.identity.who
+        cdef uint32_t planned = request % self.plan_size
+        who.request = who.session = request
+        who.turn = 0
+        who.last = True
+        if self.talks is not None:
+            who.session = self.talks.turns[planned].session + request // self.plan_size * self.talks.sessions
+            who.turn = self.talks.turns[planned].turn
+            who.last = not self.talks.follows(planned)
+        who.of_class = self.request_class[planned]
+        who.user = -1 if slot < 0 else self.worker + <int64_t>slot * self.workers
+        who.chain = 0 if self.chain is None else self.chain[planned]
+        who.parent = -1 if self.parent is None else self.parent[planned]
+        return 0
+
+    cdef int answered(self, RequestStream* s, bint goes_on) except -1:
+        self._name(s.request, s.slot)
+        return self.identity.answered(s.x.token, s.x.token_size, goes_on)
+
+    cdef int over(self, uint32_t request) except -1:
+        cdef uint32_t planned = request % self.plan_size
+        if self.identity is None or self.identity.ends_fd < 0:
+            return 0
+        self._name(request, -1)
+        return self.identity.over(self.target[planned] if self.target is not None else self.identity.who.session % self.target_count)

@@ -18,6 +18,7 @@ cdef enum ConnectionState:
 
 cdef enum:
     TOLD = 32
+    TOKEN = 40
 
 cdef enum Filler:               # endless bytes of a hostile reply
     FILLER_NONE = 0
@@ -44,6 +45,8 @@ cdef struct Reply:              # the reply in progress; reset for each request
     uint32_t events             # events written
     Piece trailers              # gRPC: the fields that end the call; of size 0: the stream ends without
     uint8_t call_status         # ... and the status in them
+    uint8_t token_size          # of *token*
+    char[TOKEN] token           # that the head answers the session with
     int64_t load_ns             # from its arrival to its submission to the engine
 
 cdef struct Many:               # HTTP/2: what a carrier has more than other connections

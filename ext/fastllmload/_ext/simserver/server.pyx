@@ -45,8 +45,8 @@ cdef class Server(Http2Sessions):
     connections."""
 
     def __init__(self, listener: int, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder,
-                 connections: Streams, pages: object, api_key: str | None, connection_faults: Faults):
-        super().__init__(cadence, truth, intake, responder, connections, pages, api_key)
+                 connections: Streams, pages: object, api_key: str | None, connection_faults: Faults, visits: object = None):
+        super().__init__(cadence, truth, intake, responder, connections, pages, api_key, visits)
         self.connection_faults = connection_faults
         self.listener = listener
         self.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)

@@ -52,16 +52,17 @@ cdef enum:
 
 cdef class Sessions:
     """*pages*: `(path, counters, body) -> (method, content type, body) or None`, for everything but completions. *api_key*:
-    asked for when it is not None."""
+    asked for when it is not None. *visits*: `(head, body) -> (note, token)` of a request, token None where it is refused."""
 
     def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Streams,
-                 pages: object, api_key: str | None):
+                 pages: object, api_key: str | None, visits: object = None):
         self.cadence = cadence
         self.truth = truth
         self.intake = intake
         self.responder = responder
         self.connections = connections
         self.pages = pages
+        self.visits = visits
         self.bearer = None if api_key is None else b"Bearer " + api_key.encode()
         self.buffer = <uint8_t*>malloc(2 * BUFFER)
         if self.buffer == NULL:
@@ -395,11 +396,19 @@ cdef class Sessions:
 
     cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
+        cdef bytes token = b""
+        if self.visits is not None:
+            note, token = self.visits((<char*>r.method.at)[: r.head_size] if r.head_size else b"", (<char*>body)[:size])
+            self.truth.note(c.sequence.serial, note)
+            if token is None:
+                return self.refuse(c, 409, "ConflictError", "the token is not the latest of its session", False)
         if not self.intake.read(c, r, number, body, size):
             status, why, message = self.intake.refusal
             if status == 200:                       # a model is loaded: nothing is generated
                 return self.give_page(c, status, why, message.encode())
             return self.refuse(c, status, why, message, False)
+        c.reply.token_size = <uint8_t>len(token)
+        memcpy(c.reply.token, <const char*>token, c.reply.token_size)
         c.reply.stamp.created = time(NULL)
         c.state = CONNECTION_BUSY
         outcome = self.responder.begin(c, self.arrival)

@@ -4,11 +4,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: uint32 TruthBlock, uint32 records, the records
     TRUTH_EVENTS = 1
     TRUTH_REQUESTS = 2
+    TRUTH_NOTES = 3                 # of bytes: uint32 serial, uint32 size, text, for each request
 
 cdef enum:
-    TRUTH_VERSION = 5               # 3: how long the send() of an event took; 4: TLS handshakes; 5: statuses of gRPC
+    TRUTH_VERSION = 6               # 3: how long the send() of an event took; 4: TLS handshakes; 5: statuses of gRPC; 6: notes
     TRUTH_EVENT_CAP = 65536         # records buffered: 1.25 MiB
     TRUTH_REQUEST_CAP = 8192
+    TRUTH_NOTE_CAP = 1 << 20        # bytes
 
 cdef packed struct TruthEvent:      # 20 bytes
     int64_t t_ns                    # CLOCK_MONOTONIC just before the send() that carries it
@@ -21,7 +23,7 @@ cdef enum:
 
 cdef packed struct TruthRequest:    # 140 bytes; a time of 0 means that it did not happen
     uint32_t serial
-    uint32_t key                    # last number of X-Request-Id, 0xFFFFFFFF when absent
+    uint32_t key                    # last number of X-Fastllmload-Request, 0xFFFFFFFF when absent
     uint32_t phase                  # the number before it
     uint32_t connection             # number of the connection in this process, from 0
     int32_t prompt_tokens
@@ -60,11 +62,14 @@ cdef class Truth:
     cdef size_t event_count
     cdef TruthRequest* requests     # owned
     cdef size_t request_count
+    cdef bytearray notes
     cdef int flush(self) except -1
     cdef int event_block(self) except -1
     cdef int request_block(self) except -1
     cdef int write_all(self, const void* data, size_t size) except -1
     cdef int request(self, TruthRequest* row) except -1
+    cdef int note(self, uint32_t serial, bytes text) except -1        # what a request said of its session
+    cdef int note_block(self) except -1
 
 cdef inline int truth_event(Truth truth, int64_t t_ns, int64_t took, uint32_t serial, uint32_t index,
                             uint8_t kind) except -1:

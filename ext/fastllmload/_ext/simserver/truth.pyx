@@ -13,6 +13,7 @@ cdef class Truth:
     def __cinit__(self, path):
         cdef uint32_t[2] tail
         self.fd = -1
+        self.notes = bytearray()
         self.on = path is not None
         if not self.on:
             return
@@ -73,7 +74,24 @@ cdef class Truth:
         self.request_count += 1
         return 0
 
+    cdef int note(self, uint32_t serial, bytes text) except -1:
+        if self.on:
+            self.notes += int(serial).to_bytes(4, "little") + len(text).to_bytes(4, "little") + text
+            if len(self.notes) >= TRUTH_NOTE_CAP:
+                self.note_block()
+        return 0
+
+    cdef int note_block(self) except -1:
+        cdef uint32_t[2] head
+        if self.notes:
+            head[0], head[1] = TRUTH_NOTES, <uint32_t>len(self.notes)
+            self.write_all(head, 8)
+            self.write_all(<const char*>self.notes, <size_t>len(self.notes))
+            self.notes.clear()
+        return 0
+
     cdef int flush(self) except -1:
         self.event_block()
         self.request_block()
+        self.note_block()
         return 0

@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.http.frames cimport FF_END_HEADERS, FF_END_STREAM, FT_HEADERS
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
-from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
+from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, TOKEN, Sent
 from fastllmload._ext.sim.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
 from fastllmload._ext.simserver.streams cimport BACK, FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
@@ -23,7 +23,7 @@ cdef enum:
 
 GARBAGE = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"      # as of a proxy that answers in clear text
 REASONS = {
-    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 409: "Conflict",
     413: "Content Too Large", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
     504: "Gateway Timeout", 505: "HTTP Version Not Supported",
@@ -71,6 +71,7 @@ cdef class Writer:
     def __init__(self, connections: Streams, truth: Truth):
         self.connections = connections
         self.truth = truth
+        self.token_name = b""
         self.ensure(262_144)
 
     def __dealloc__(self):
@@ -138,7 +139,7 @@ cdef class Writer:
     cdef int set_head(self, Connection* c, bytes block, int64_t length) except -1:
         cdef uint8_t* end
         cdef size_t size = <size_t>len(block)
-        if size + 24 > sizeof(self.fields):
+        if size + 24 + <size_t>len(self.token_name) + TOKEN > sizeof(self.fields):
             raise OverflowError(f"the head of a response has {size} bytes: enlarge Writer.fields")
         memcpy(self.fields, <const char*>block, size)
         end = self.fields + size
@@ -146,6 +147,10 @@ cdef class Writer:
             end[0], end[1] = 0x0F, 0x0D         # a literal with name 28 of the static table: content-length
             end[2] = <uint8_t>(put_number(end + 3, length) - end - 3)
             end += 3 + end[2]
+        if c.reply.token_size:
+            said = b"\x10" + sized(self.token_name) + sized(c.reply.token[:c.reply.token_size])
+            memcpy(end, <const char*>said, <size_t>len(said))
+            end += len(said)
         c.head = self.fields
         c.head_size = <size_t>(end - self.fields)
         return 0

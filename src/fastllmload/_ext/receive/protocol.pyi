@@ -23,6 +23,7 @@ class Protocol:
         max_body: int,
         max_held: int = ...,
     ) -> None: ...
+    def want(self, names: list[bytes]) -> None: ...
 
 class Conversation:
     """Exchanges of one connection without a transport; times are ns; verdicts 0 read on, 1 reuse, 2 close."""

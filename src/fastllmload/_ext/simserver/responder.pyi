@@ -8,5 +8,11 @@ KINDS: dict[str, int]
 class Responder(Writer):
     tokens: int
     def __init__(
-        self, connections: Streams, truth: Truth, forms: list[object], coalesce: int, early_head: bool
+        self,
+        connections: Streams,
+        truth: Truth,
+        forms: list[object],
+        coalesce: int,
+        early_head: bool,
+        token_name: bytes = b"",
     ) -> None: ...

@@ -19,5 +19,6 @@ class Sessions:
         connections: Streams,
         pages: Callable[[str, Callable[[], dict[str, float]], bytes], tuple[str, str, bytes] | None],
         api_key: str | None,
+        visits: Callable[[bytes, bytes], tuple[bytes, bytes | None]] | None = None,
     ) -> None: ...
     def counters(self) -> dict[str, float]: ...

@@ -74,6 +74,7 @@ class Views:
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     if file is not None or views.sequence is not None:
         validate_stored_bodies(settings, "--sequence" if file is None else "a plan's file")
+    from fastllmload.endpoint.identity import lines
     from fastllmload.plan.archive import save_plan
 
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
@@ -81,6 +82,8 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)
+        for line in lines(settings.session):
+            click.echo(f"{'sessions':<14} {line}")
         views.write(plan)
     if file is not None:
         click.echo(f"{'saved':<14} {file}")

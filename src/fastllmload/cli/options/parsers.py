@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from fastllmload import quantities
 from fastllmload.endpoint import template
+from fastllmload.endpoint.identity import OWN_HEADERS, pieces
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.workload import user_behavior
 
@@ -285,6 +286,56 @@ def header(text: str) -> tuple[str, str]:
     if any(ord(letter) < 32 or ord(letter) == 127 or ord(letter) > 255 for letter in value):
         raise InvalidValue("header-invalid", "holds a character that no header may carry; use printable Latin-1")
     return name.strip(), value
+
+
+def session_header(text: str) -> tuple[str, str]:
+    """`Name: template` of a header that names the session."""
+    name, value = header(text)
+    if name.lower() in OWN_HEADERS:
+        raise InvalidValue("header-reserved", "names a header that is set for every request; choose another one")
+    return name, _template(value)
+
+
+def session_field(text: str) -> tuple[str, str]:
+    """`path.of.field: template` of a body."""
+    name, colon, value = text.partition(":")
+    if colon == "" or any(part.strip() == "" for part in name.split(".")):
+        raise InvalidValue("session-template-invalid", "is not a field with its template; write 'FIELD: TEMPLATE'")
+    return name.strip(), _template(value.strip())
+
+
+def session_token(text: str) -> str:
+    if text.lower().startswith("body:"):
+        raise InvalidValue(
+            "session-token-invalid",
+            "names a field of the body, and a token is taken from a header; --history stored sends previous_response_id",
+        )
+    names = text.split("=")
+    if len(names) > 2 or any(TOKEN.fullmatch(name) is None for name in names):
+        raise InvalidValue("session-token-invalid", "is not the name of a header; write NAME, or NAME=OTHER")
+    return text
+
+
+def session_end(text: str) -> str:
+    """`METHOD URL`, with POST where no method is given."""
+    method, blank, url = text.partition(" ")
+    if blank == "":
+        method, url = "POST", text
+    url = url.strip()
+    if not method.isalpha() or not url.startswith(("/", "http://", "https://")) or " " in url or not url.isascii():
+        raise InvalidValue(
+            "session-end-invalid",
+            "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
+        )
+    return f"{method.upper()} {_template(url)}"
+
+
+def _template(text: str) -> str:
+    try:
+        pieces(text)
+    except ValueError as problem:
+        raise InvalidValue("session-template-invalid", f"cannot be filled: {problem}") from None
+    return text
 
 
 def pair(text: str) -> tuple[str, str]:

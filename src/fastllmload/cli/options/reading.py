@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from fastllmload.cli.options.sources import (
 from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
+from fastllmload.endpoint.identity import resolved
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 from fastllmload.redact import (
@@ -38,6 +40,7 @@ from fastllmload.settings import (
     Output,
     RunSettings,
     Secret,
+    SessionIdentity,
     Target,
     Telemetry,
     UserBehavior,
@@ -54,10 +57,12 @@ GROUPS = {
     "output": Output,
     "telemetry": Telemetry,
     "hosts": Hosts,
+    "session": SessionIdentity,
 }
 SECRETS: dict[str, Callable[[str], list[str]]] = {  # parameter: the secrets in its text
     "api_key": lambda text: [text],
     "header": header_line_secrets,
+    "session_header": header_line_secrets,
     "url": url_secrets,
     "telemetry_url": url_secrets,
     "extra_body": body_secrets,
@@ -99,6 +104,7 @@ def read_settings(
     if "class" in raw_options and "plan" not in raw_options:
         settings = with_classes(settings, raw_options, fields, fields.get("load.duration", DEFAULT_SECONDS))
     validate_tls_options(raw_options, settings)
+    validate_session_body(settings)
     if settings.output.save_plan is not None:
         validate_stored_bodies(settings, "--save-plan")
     if not settings.classes and settings.output.plan is None:
@@ -202,6 +208,23 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
         why = f"no URL is https ({', '.join(named)}); write https://"
     has, it = ("has", "it") if len(given) == 1 else ("have", "them")
     raise InputError("option-not-applicable", f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
+
+
+def validate_session_body(settings: RunSettings) -> None:
+    """InputError for a field of the body that requests have already, from their protocol or --extra-body."""
+    fields = [path.partition(".")[0] for path, _ in resolved(settings.session).body]
+    for one in (None, *settings.classes) if fields else ():
+        endpoint = resolve_endpoint((one and one.endpoint_type) or settings.target.endpoint_type)
+        workload = (one or settings).workload
+        extra = {} if workload.extra_body is None else json.loads(workload.extra_body)
+        own = endpoint.body("", {}, workload, extra)
+        for field in fields:
+            if field in own:
+                raise InputError(
+                    "options-conflict",
+                    f"--session-body sets {field!r}, which requests of {endpoint.name} have already; choose another "
+                    "field, or leave it out of --extra-body",
+                )
 
 
 def validate_stored_bodies(settings: RunSettings, where: str) -> None:

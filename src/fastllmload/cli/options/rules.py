@@ -12,8 +12,9 @@ from msgspec import structs
 from fastllmload.cli.options.parsers import DATASETS, SESSION_TRACES, STANDARD, TRACES
 from fastllmload.cli.options.sources import Fields, RawOptions
 from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint
+from fastllmload.endpoint.identity import named_sessions, resolved
 from fastllmload.errors import InputError
-from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, TrafficClass
+from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity, TrafficClass
 
 PLANNED = (
     "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
@@ -208,6 +209,23 @@ WEBSOCKET = (
     OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("workload.streaming") is False,
          "answers of {protocol} are events; leave --no-stream out"),
 )  # fmt: skip
+SESSION = (
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket,
+         "{where} names the session of each request, and {protocol} has one head for all requests of a connection; leave it "
+         "out", ("affinity", "session_header", "session_body", "session_token", "session_end")),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.call is not None and identity(o).body,
+         "--session-body (or --affinity openai) adds fields of JSON, and requests of {protocol} are messages of gRPC; use "
+         "--session-header, which becomes metadata"),
+    OptionRule("option-not-applicable", lambda o: o.workload == "batch" and identity(o).body,
+         "--session-body (or --affinity openai) does not go with --workload batch, whose bodies are the file's own"),
+    OptionRule("options-conflict", lambda o: repeated_header(o),
+         "--session-header and -H both set {name}; give one", values=lambda o: {"name": repeated_header(o)}),
+    OptionRule("option-missing", lambda o: named_sessions(identity(o)) is None,
+         "{where} belongs to requests that name their session; add --affinity ROUTER or --session-header 'NAME: TEMPLATE'",
+         ("session_children",)),
+    OptionRule("option-not-applicable", lambda o: on_other_hosts(o) and identity(o).end is not None,
+         "{where} tells the server from this host, and --ray sends from others; leave one out", ("session_end", "affinity")),
+)  # fmt: skip
 TARGET = (
     OptionRule("options-conflict", lambda o: o.has("simulate"),
          "--simulate sets up the simulated engine, but {where} names a target; give one", ("url", "unix_socket")),
@@ -312,7 +330,7 @@ HOSTS = (
          "{where} exists on this host only, and --ray sends from others; leave one out",
          ("unix_socket", "source_address", "simulate")),
 )  # fmt: skip
-RULES = (*LOAD, *USERS, *HTTP2, *WEBSOCKET, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
+RULES = (*LOAD, *USERS, *HTTP2, *WEBSOCKET, *SESSION, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
 # Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
 TRAFFIC = (
     *LOOP,
@@ -380,6 +398,17 @@ CLASS = (
          "class {of_class!r} uses {protocol}, but the run's --endpoint {path} belongs to another protocol; give the class "
          "its own endpoint=/PATH", values=lambda o: {"path": o.get("run.endpoint_path")}),
 )  # fmt: skip
+
+
+def identity(chosen: Chosen) -> SessionIdentity:
+    given = {name.partition(".")[2]: value for name, value in chosen.fields.items() if name.startswith("session.")}
+    return resolved(SessionIdentity(**given))
+
+
+def repeated_header(chosen: Chosen) -> str | None:
+    """A header that has a template and a fixed value."""
+    fixed = {name.lower() for name, _ in chosen.get("target.headers", ())}
+    return next((name for name, _ in identity(chosen).headers if name.lower() in fixed), None)
 
 
 def over_http2(chosen: Chosen) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fastllmload.cli.options import parsers as read
 from fastllmload.endpoint import ALIASES, ENDPOINTS
+from fastllmload.endpoint.identity import AFFINITIES
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,23 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Share of the users who read slowly, and how fast: 0.05:20tok/s or 0.05:2kB/s."),
         value("--abandon", "behaviour.abandon", read.abandon, "METRIC:TIME",
               "Users cancel when a deadline passes: ttft:5s, e2e:30s."),
+    ),
+    "Sessions": (
+        value("--affinity", "session.affinity", read.one_of(*AFFINITIES), "ROUTER",
+              "Names each request's session as a router reads it: "
+              f"{', '.join(AFFINITIES)}. The plan shows what that sets."),
+        several("--session-header", "session.headers", read.session_header, "'NAME: TEMPLATE'",
+                "Header whose value differs by session, repeatable. Fields: {session} {parent} {root} {turn} {class} {user} "
+                "{final} {request}."),
+        several("--session-body", "session.body", read.session_field, "'FIELD: TEMPLATE'",
+                "The same in the JSON body: prompt_cache_key, user, metadata.session_id; repeatable."),
+        value("--session-children", "session.children", read.one_of("own", "parent"), "WHOSE",
+              "Agents that another one of the session starts have an identity of their own (default) or their parent's."),
+        value("--session-token", "session.token", read.session_token, "NAME",
+              "Header of answers that is sent back in the session, the latest one; NAME=OTHER sends it under another name."),
+        value("--session-end", "session.end", read.session_end, "'METHOD URL'",
+              "Request that ends a session at the server, a template; a URL without a host is at the session's own target. "
+              "Not measured."),
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from fastllmload import __version__
+from fastllmload.endpoint.identity import OWN_HEADERS
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError
 
 TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-OWN_HEADERS = ("content-length", "x-request-id", "transfer-encoding", "connection")
 
 
 @dataclass(frozen=True)

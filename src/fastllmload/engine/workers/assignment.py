@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint.identity import named_sessions
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
@@ -95,6 +96,7 @@ def worker_specs(
             key=target.client_key,
             insecure=target.insecure,
             tls_resume=target.tls_resume,
+            session=named_sessions(settings.session),
             secrets=secrets,
         )
         for worker in range(workers)

@@ -99,7 +99,9 @@ def launch(spec: WorkerSpec, life: int) -> LocalMember:
         process = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment(),
-            pass_fds=(spec.rows_memory, spec.texts_memory, spec.words_memory, life),
+            pass_fds=[
+                each for each in (spec.rows_memory, spec.texts_memory, spec.words_memory, life, spec.ends_fd) if each >= 0
+            ],
         )  # fmt: skip
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: watch() detects that, and its log contains the reason

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from fastllmload.settings import DEFAULT_ENDPOINT
+from fastllmload.settings import DEFAULT_ENDPOINT, SessionIdentity
 
 
 class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """*head_prefix*: latin-1 lines, each ended by CRLF, without X-Request-Id and Content-Length, which differ by request."""
+    """*head_prefix*: latin-1 lines, each ended by CRLF, without those that differ by request (id, session, length)."""
 
     url: str
     family: str  # inet, inet6, unix
@@ -69,4 +69,6 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     insecure: bool = False
     tls_resume: bool = False
+    session: SessionIdentity | None = None  # None: requests do not name their session
+    ends_fd: int = -1  # inherited descriptor that gets a line for each session that has ended; -1: none
     secrets: tuple[str, ...] = ()  # to be replaced in every text that is stored

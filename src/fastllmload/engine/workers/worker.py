@@ -29,11 +29,13 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.identity import Identity
 from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload._ext.tls.session import TlsContext, settings_of
 from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint.identity import compiled, token_names
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
@@ -90,6 +92,7 @@ class Worker:
         self.secured = any(target.tls for target in spec.targets)
         if self.secured:
             self.reactor.use_tls(tls_context(spec))
+        self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
         key = new_key()
         own = [target.head_prefix for target in spec.targets]
         heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
@@ -113,6 +116,11 @@ class Worker:
             )
         for number, each in enumerate(heads[1:], 1):
             self.reactor.add_class(each, classifier.add(dialects[number]), tags[number])
+        if spec.session is not None:
+            classes = self.plans[spec.phases[-1].number].classes
+            self.reactor.use_identity(Identity(**compiled(spec.session, classes), ends_fd=spec.ends_fd))
+            if spec.session.token is not None:
+                protocol.want([token_names(spec.session.token)[0].lower().encode("latin-1")])
         self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
@@ -123,7 +131,6 @@ class Worker:
         self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
         # Opened before the clock starts: a load that uses the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
-        self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
         self.bodies = {number: Bodies(plan.bodies, plan.directory / BODIES) for number, plan in self.plans.items()}
         gc.callbacks.append(self._count_collection)
 

@@ -61,7 +61,7 @@ def test_a_head_has_each_header_once_and_the_users_value_wins():
     assert "authorization: Token t" in lines and "User-Agent: me" in lines and "X-A: 1" in lines
     names = [line.split(":")[0].lower() for line in lines[1:-1]]
     assert len(names) == len(set(names))
-    assert not {"content-length", "x-request-id", "connection"} & set(names)
+    assert not {"content-length", "x-fastllmload-request", "connection"} & set(names)
 
 
 def test_the_key_is_a_bearer_token():
@@ -76,7 +76,7 @@ def test_the_key_is_a_bearer_token():
         ("X A", "1"),
         ("", "1"),
         ("Content-Length", "3"),
-        ("X-Request-ID", "1"),
+        ("X-Fastllmload-Request", "1"),
         ("X-A", "\N{SNOWMAN}"),
     ],
 )
