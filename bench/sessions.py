@@ -74,7 +74,7 @@ def order_and_hits(sessions: int, rate: float) -> tuple[dict[str, Any], bool]:
         facts, found = document.plan.description.workload.sessions, document.sessions
         assert facts is not None and facts.ideal is not None and found is not None
         ideal, achieved = (
-            float(facts.ideal.whole_blocks or 0),
+            float(facts.ideal.whole_block_share or 0),
             theirs["cached_tokens"].sum() / theirs["prompt_tokens"].sum(),
         )
         p50, p99 = (float(one) for one in np.percentile(late, [50, 99]))

@@ -9,7 +9,7 @@ answered whole, one after the other on kept connections, in place of events. ``-
 own, as most do where a worker keeps up: then an event bears the costs of a batch too. ``--endpoint-type`` has the events
 that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them; ``all`` compares
 every protocol that streams with OpenAI's chat. ``--transport http2`` has each stream on an HTTP/2 connection of its own and
-each event in a DATA frame, as gRPC always has.
+each event in a DATA frame, as gRPC always has. ``--session`` has each request name its session in a header.
 """
 
 from __future__ import annotations

@@ -63,6 +63,25 @@ def test_vllms_rate_and_random_lengths(tmp_path: Path) -> None:
     assert 200 * 0.8 < 299 / seconds < 200 * 1.2  # 3 standard errors: 3 / sqrt(299) = 17 %
 
 
+def test_vllms_result_file_is_written(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "saved",
+        "vllm bench serve --base-url {url} --model simulated --dataset-name random --random-input-len 30 "
+        "--random-output-len 9 --num-prompts 25 --request-rate 100 --save-result --save-detailed --result-dir results "
+        "--result-filename one.json --metric-percentiles 50,99 --goodput ttft:1000",
+    )
+    saved = json.loads((tmp_path / "results/one.json").read_text())
+    assert (
+        (saved["completed"], saved["total_output_tokens"])
+        == (len(found), int(found["output_tokens"].sum()))
+        == (25, 225)
+    )
+    assert saved["total_input_tokens"] == found["prompt_tokens"].sum() and len(saved["ttfts"]) == 25
+    assert saved["request_goodput"] == saved["request_throughput"] and saved["request_rate"] == 100
+    ours, theirs = np.sort(saved["ttfts"]), np.sort((found["t_first"] - found["t_recv_last"]) / 1e9)
+    assert abs(np.median(ours) - np.median(theirs)) < 0.001 and abs(saved["median_itl_ms"] - 0.5) < 0.1
+
+
 RANDOM = "vllm bench serve --base-url {url} --model simulated --dataset-name random --random-input-len 20 "
 
 
@@ -119,14 +138,14 @@ class Recorder(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.answer(
-            b'{"object":"text_completion","choices":[{"index":0,"text":"a","finish_reason":"length"}],'
-            b'"usage":{"prompt_tokens":4,"completion_tokens":1,"total_tokens":5}}'
-        )
+        event = {"object": "text_completion", "choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}
+        usage = {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}}
+        stream = "".join(f"data: {json.dumps(each)}\n\n" for each in (event, usage)) + "data: [DONE]\n\n"
+        self.answer(stream.encode(), "text/event-stream")
 
-    def answer(self, body: bytes) -> None:
+    def answer(self, body: bytes, kind: str = "application/json") -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -149,7 +168,7 @@ def test_sampling_fields_reach_the_server(recorder: tuple[str, list[dict[str, An
     url, bodies = recorder
     done = command(
         "compat",
-        f"vllm bench serve --base-url {url} --endpoint /v1/completions --model m --no-stream --num-prompts 5 "
+        f"vllm bench serve --base-url {url} --endpoint /v1/completions --model m --num-prompts 5 "
         "--dataset-name random --random-input-len 4 --random-output-len 1 --temperature 0.5 --top-p 0.9 --top-k 7 "
         "--min-p 0.1 --presence-penalty 1 --frequency-penalty -1 --repetition-penalty 1.2",
     )
@@ -158,4 +177,4 @@ def test_sampling_fields_reach_the_server(recorder: tuple[str, list[dict[str, An
     for body in bodies[-5:]:
         assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0.5, 0.9, 7, 0.1)
         assert (body["presence_penalty"], body["frequency_penalty"], body["repetition_penalty"]) == (1, -1, 1.2)
-        assert (body["max_tokens"], body["ignore_eos"], body["stream"]) == (1, True, False)
+        assert (body["max_tokens"], body["ignore_eos"], body["stream"]) == (1, True, True)

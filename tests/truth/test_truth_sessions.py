@@ -101,3 +101,39 @@ def test_the_prefix_cache_finds_the_blocks_of_the_trace(tmp_path: Path) -> None:
     assert (theirs["cached_tokens"] == ideal).mean() > 0.98
     assert abs(int(theirs["cached_tokens"].sum()) / int(ideal.sum()) - 1) < 0.001
     assert (ours["cached_tokens"] == theirs["cached_tokens"]).all()
+
+
+def test_agents_of_a_session_are_named_to_a_router(tmp_path: Path) -> None:
+    """By the server's log: each agent has an id of its own and that of the one that started it, and its last call says so;
+    the token of an answer comes back in the same agent's next call.
+    """
+    trace = tmp_path / "trace.jsonl"
+    rows = write_trace(trace, 40, seed=5)
+    found = replay(
+        tmp_path / "m", trace, "--affinity", "dynamo", "--session-token", "x-token", "--concurrency", "4", "-n", "40",
+        logged=("X-Dynamo-Session-ID", "X-Dynamo-Parent-Session-ID", "X-Dynamo-Session-Final", "x-token"),
+        session_token="x-token",
+    )  # fmt: skip
+    graph = read_call_graph("agentic-mooncake", trace)
+    ours, theirs = found.joined()
+    assert len(ours) == len(rows) and (ours["status"] == OK).all()
+    number = next(phase["number"] for phase in found.run.manifest["phases"] if phase["name"] == "measure")
+    prefix = f"{found.document['run_id']}-{number}-s"
+
+    def named(session: int, chain: int) -> str:
+        return f"{prefix}{session}" + (f"-{chain}" if chain else "")
+
+    answered: dict[str, str] = {}
+    for call, serial in enumerate(theirs["serial"].tolist()):
+        said = dict(line.split(": ", 1) for line in found.truth.notes[serial].split("\n") if line)
+        session, chain, parent = int(ours["session"][call]), int(graph.chain[call]), int(graph.parent_chain[call])
+        mine = (graph.session_of() == session) & (graph.chain == chain)
+        name, token = named(session, chain), said.pop("answered")
+        assert said == {
+            "x-dynamo-session-id": name,
+            **({"x-dynamo-parent-session-id": named(session, parent)} if parent >= 0 else {}),
+            **({"x-dynamo-session-final": "true"} if graph.turn[call] == graph.turn[mine].max() else {}),
+            **({"x-token": answered[name]} if name in answered else {}),
+        }
+        answered[name] = token
+    assert len(answered) == len(set(answered.values())) > 40

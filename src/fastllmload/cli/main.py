@@ -60,7 +60,8 @@ fastllmload = LazyGroup(
         ),
         "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
         "export": LazyCommand(
-            "fastllmload.cli.commands.export:export", "write a run's rows as JSON lines, CSV, Parquet or interval logs"
+            "fastllmload.cli.commands.export:export",
+            "write a run's rows as JSON lines, CSV, Parquet or interval logs, or vLLM's result file",
         ),
         "compat": LazyCommand(
             "fastllmload.cli.commands.compat:compat", "run another tool's command line (vllm bench serve, aiperf ...)"

@@ -138,15 +138,15 @@ class TraceFacts(Document, frozen=True, kw_only=True):
 class IdealHitRates(Document, frozen=True, kw_only=True):
     """Shares of the prompt tokens that a prefix cache can find in the order of the trace, stated before sending."""
 
-    tokens: Ratio = None  # of a cache without end
-    whole_blocks: Ratio = None  # the same, only blocks that a prompt fills completely
-    blocks: Ratio = None  # of the blocks, not of the tokens
+    token_share: Ratio = None  # of a cache without end
+    whole_block_share: Ratio = None  # the same, only blocks that a prompt fills completely
+    block_share: Ratio = None  # of the blocks, not of the tokens
     scope: str | None = None  # within which calls equal blocks are equal text: file, session, chain
     block_tokens: Length = None  # of a block
-    cache_blocks: Count = None  # of the cache of *tokens_in_cache*, as given by `--cache-blocks`
-    tokens_in_cache: Ratio = None  # of the prompt tokens, for a cache of that size
+    cache_blocks: Count = None  # of the cache of *cache_token_share*, as given by `--cache-blocks`
+    cache_token_share: Ratio = None  # of the prompt tokens, for a cache of that size
 
-    OPTIONAL: ClassVar[tuple[str, ...]] = ("cache_blocks", "tokens_in_cache", "blocks", "block_tokens")
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("cache_blocks", "cache_token_share", "block_share", "block_tokens")
 
 
 class WaitFacts(Document, frozen=True, kw_only=True):

@@ -516,7 +516,7 @@ Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
 Calls = Annotated[Number, field("calls", Reveals.LOAD)]
 
 
-class CriticalPath(Document, frozen=True, kw_only=True):
+class PathShares(Document, frozen=True, kw_only=True):
     """Where the time of completed sessions went: shares of their longest chains of calls and waits, which sum to 1."""
 
     prefill: Ratio = None  # from sending a call to its first token
@@ -577,7 +577,7 @@ class SessionFigures(Document, frozen=True, kw_only=True):
     agents: Metric = NO_METRIC  # of a session
     depth: Metric = NO_METRIC  # of a session's deepest agent
     in_flight: Metric = NO_METRIC  # most calls of a session at once
-    critical_path: CriticalPath | None = None
+    critical_path: PathShares | None = None
     turns: tuple[CallGroup, ...] = ()  # by index of the call within its agent, up to 32
     depths: tuple[CallGroup, ...] = ()  # by levels above the agent
     cache: BlockHits | None = None  # None: prompts share no blocks, or no reply says what was cached

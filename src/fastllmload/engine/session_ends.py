@@ -91,7 +91,7 @@ class Connection(http.client.HTTPConnection):
             self.sock = self.context.wrap_socket(self.sock, server_hostname=self.base.host)
 
 
-class Sender:
+class EndsSender:
     """Sends the requests, some at once, each thread over connections of its own."""
 
     def __init__(self, config: EndsConfig) -> None:
@@ -146,7 +146,7 @@ class Sender:
 
 
 def send_all(config: EndsConfig, lines: Sequence[str] | Any) -> SessionEnds:
-    sender = Sender(config)
+    sender = EndsSender(config)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for line in lines:
             pool.submit(sender.end, line.rstrip("\n"))

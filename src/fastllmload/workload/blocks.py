@@ -58,14 +58,19 @@ def join_blocks(
 def _dense(ids: npt.NDArray[Any]) -> tuple[Numbers, int]:
     """*ids* renumbered from 0 in their order, and the number of different ones."""
     low, high = int(ids.min()), int(ids.max())
-    if high - low > 8 * len(ids) + 1024:
-        different, dense = np.unique(ids, return_inverse=True)
-        return dense.astype(np.int64, copy=False), len(different)
-    offset = (ids - ids.dtype.type(low)).astype(np.int64, copy=False)
-    used = np.zeros(high - low + 1, np.bool_)
-    used[offset] = True
-    number = np.cumsum(used) - 1
-    return number[offset], int(number[-1]) + 1
+    if high - low <= 8 * len(ids) + 1024:
+        offset = (ids - ids.dtype.type(low)).astype(np.int64, copy=False)
+        used = np.zeros(high - low + 1, np.bool_)
+        used[offset] = True
+        number = np.cumsum(used) - 1
+        return number[offset], int(number[-1]) + 1
+    order = np.argsort(ids)  # np.unique needs more memory
+    ids = ids[order]
+    rank = np.zeros(len(ids), np.int64)
+    np.cumsum(ids[1:] != ids[:-1], out=rank[1:])
+    dense = np.empty_like(rank)
+    dense[order] = rank
+    return dense, int(rank[-1]) + 1
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def check_blocks(of: CheckedBlocks, whole: npt.NDArray[np.bool_]) -> None:
         call = int(over[0])
         raise field_error(
             f"{of.where[call]}: {count[call]} hash_ids of {of.size} tokens are more than its {of.tokens[call]} tokens need; "
-            "correct them or state the block size"
+            "correct hash_ids or the length"
         )
     _check_lengths(of, count)
     previous = np.empty_like(of.block)

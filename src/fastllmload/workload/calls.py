@@ -1,4 +1,4 @@
-"""Joins the calls of a trace into sessions, orders and checks them: a format's reader makes one `Call` per request."""
+"""Joins the calls of a trace into sessions, orders and checks them: a format's reader makes one `TracedCall` per request."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.workload.blocks import CheckedBlocks, check_blocks, join_blocks
+from fastllmload.workload.dataset import MOST_TOKENS
 from fastllmload.workload.graph import UNKNOWN, CallGraph, Message, Numbers, WaitKind
 from fastllmload.workload.request import field_error
 
@@ -27,15 +28,15 @@ class After(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class TracedCall:
     """One request as a reader found it. *where* is its place in the file, for messages.
 
     *chain* names its agent, uniquely in the file. Calls of one chain, of one *session*, and those that wait for each other
-    form a session. *due_ns* is the instant of a call without predecessors where no start is recorded; it is due *wait_ns*
-    later. *tool_ns* is the part of *wait_ns* in which tools ran. *context* is the id of the call whose conversation this
-    one continues, of which *kept* leading messages or blocks stay (-1: all). *cached* is what the recorded server said to
-    have cached. *parent* is the chain that spawned this one ("": none), and *background* says whether no call waits for
-    it; None: both follow from the predecessors.
+    form a session. *due_ns* is the instant of a call without predecessors, which is due *wait_ns* later; None: its start.
+    *tool_ns* is the part of *wait_ns* in which tools ran. *context* is the id of the call whose conversation this one
+    continues, of which *kept* leading messages or blocks stay (-1: all). *cached* is what the recorded server said to have
+    cached. *parent* is the chain that spawned this one ("": none), and *background* says whether no call waits for it;
+    None: both follow from the predecessors.
     """
 
     id: str
@@ -70,7 +71,7 @@ def graph_error(text: str) -> InputError:
 
 
 def build_graph(
-    name: str, sha256: str, calls: Sequence[Call], *, block_tokens: int = 0, scope: str = "file",
+    name: str, sha256: str, calls: Sequence[TracedCall], *, block_tokens: int = 0, scope: str = "file",
     left_out: Mapping[str, int] | None = None, notes: Sequence[str] = (),
 ) -> CallGraph:  # fmt: skip
     """The graph of *calls*, in the order of the file. InputError for cycles, unknown predecessors, and the like."""
@@ -90,6 +91,9 @@ def build_graph(
     )
     edge = np.array([one[:3] for one in edges], np.int64).reshape(-1, 3)
     origin = sessions[0].start
+    recorded = min(
+        (call.start_ns for call in calls if call.start_ns is not None and call.start_ns < origin), default=origin
+    )
     first_call = np.cumsum([0, *(len(session.calls) for session in sessions)])
     listed = [calls[call] for call in order]
     chains = _Chains(listed, first_call, edges)
@@ -99,6 +103,8 @@ def build_graph(
         lengths = [0 if call.blocks is None else len(call.blocks) for call in listed]
         first_block = np.cumsum([0, *lengths], dtype=np.int64)
         groups = _groups(scope, first_call, chains.number)
+        if not 1 <= block_tokens <= MOST_TOKENS:
+            raise field_error(f"{calls[0].where}: a block has {block_tokens} tokens; write 1 to {MOST_TOKENS}")
         ids, where = [call.blocks for call in listed], [call.where for call in listed]
         block = join_blocks(ids, first_block, groups, where)
         whole = np.array([call.context is None for call in listed])
@@ -109,7 +115,7 @@ def build_graph(
 
     def instants(name: str) -> Numbers:
         values = (getattr(call, name) for call in listed)
-        return np.array([UNKNOWN if value is None else value - origin for value in values], np.int64)
+        return np.array([UNKNOWN if value is None else value - recorded for value in values], np.int64)
 
     def texts(name: str) -> list[Any] | None:
         values = [getattr(call, name) for call in listed]
@@ -142,7 +148,7 @@ def build_graph(
     )  # fmt: skip
 
 
-def _index(calls: Sequence[Call]) -> dict[str, int]:
+def _index(calls: Sequence[TracedCall]) -> dict[str, int]:
     """Number of each call by its id. InputError for an invalid value or a second call of the same id."""
     index: dict[str, int] = {}
     for number, call in enumerate(calls):
@@ -154,6 +160,21 @@ def _index(calls: Sequence[Call]) -> dict[str, int]:
         if min(call.input, call.output) < (0 if call.messages else 1):
             what = "prompt" if call.input < 1 else "answer"
             raise field_error(f"{call.where}: call {call.id!r} has no tokens in its {what}; leave it out")
+        if not (call.id and call.chain):
+            raise field_error(f"{call.where}: its {'agent' if call.id else 'call'} has an empty name; write one")
+        counts = (
+            ("input", call.input),
+            ("output", call.output),
+            ("prefix_tokens", call.prefix_tokens),
+            ("cached", call.cached),
+        )
+        wrong = next(((what, value) for what, value in counts if not 0 <= (value or 0) <= MOST_TOKENS), None)
+        if wrong is not None:
+            raise field_error(f"{call.where}: {wrong[0]} is {wrong[1]}, not a number of tokens from 0 to {MOST_TOKENS}")
+        if not UNKNOWN <= call.kept <= MOST_TOKENS:
+            raise field_error(
+                f"{call.where}: kept is {call.kept}; write how many messages or blocks stay, or -1 for all"
+            )
         shortest = min(call.wait_ns, *(one.wait_ns for one in call.after), 0)
         if shortest < 0:
             raise field_error(f"{call.where}: call {call.id!r} has a wait of {shortest / 1e9:g} s; write 0 s or more")
@@ -165,7 +186,7 @@ def _index(calls: Sequence[Call]) -> dict[str, int]:
     return index
 
 
-def _after(call: Call, calls: Sequence[Call], index: Mapping[str, int]) -> Sequence[After]:
+def _after(call: TracedCall, calls: Sequence[TracedCall], index: Mapping[str, int]) -> Sequence[After]:
     """Its predecessors. InputError when one does not exist or is listed twice, and for a call without a start."""
     seen: set[str] = set()
     for one in call.after:
@@ -202,7 +223,7 @@ class _Session:
     roots: dict[int, list[tuple[int, int, bool]]]  # edges from the first call to the other calls without predecessors
 
 
-def _order(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]]]) -> list[_Session]:
+def _order(calls: Sequence[TracedCall], after: Sequence[Sequence[tuple[int, int, bool]]]) -> list[_Session]:
     """The sessions by start, their calls by start with predecessors first. InputError for a cycle."""
     root = _components(calls, after)
     left = [len(one) for one in after]
@@ -215,7 +236,7 @@ def _order(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]
     def place(call: int) -> tuple[int, int]:
         one = calls[call]
         if not after[call]:
-            start[call] = ((one.start_ns or 0) if one.due_ns is None else one.due_ns) + one.wait_ns
+            start[call] = (one.start_ns or 0) if one.due_ns is None else one.due_ns + one.wait_ns
         elif one.start_ns is not None:
             start[call] = one.start_ns
         else:
@@ -254,12 +275,12 @@ def _order(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]
     return sessions
 
 
-def _end(call: Call, start: int) -> int:
+def _end(call: TracedCall, start: int) -> int:
     """When *call* ends if it starts at *start*: with its recorded service time, else at once."""
     return start if call.end_ns is None or call.start_ns is None else start + call.end_ns - call.start_ns
 
 
-def _components(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]]]) -> list[int]:
+def _components(calls: Sequence[TracedCall], after: Sequence[Sequence[tuple[int, int, bool]]]) -> list[int]:
     """One call of its session for each call: those of one chain or session, or with an edge between them, are together."""
     up = list(range(len(calls)))
 
@@ -280,7 +301,9 @@ def _components(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, 
     return [top(call) for call in range(len(calls))]
 
 
-def _cycle(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]]], left: Sequence[int]) -> InputError:
+def _cycle(
+    calls: Sequence[TracedCall], after: Sequence[Sequence[tuple[int, int, bool]]], left: Sequence[int]
+) -> InputError:
     """The error that names one of the cycles among the calls that are *left*."""
     at = next(call for call, waits in enumerate(left) if waits)
     path: list[int] = []
@@ -297,7 +320,9 @@ def _cycle(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]
 class _Chains:
     """Number, parent, turn, depth and background of each call's chain, for calls in the graph's order."""
 
-    def __init__(self, calls: Sequence[Call], first_call: Numbers, edges: Sequence[tuple[int, int, int, bool]]) -> None:
+    def __init__(
+        self, calls: Sequence[TracedCall], first_call: Numbers, edges: Sequence[tuple[int, int, int, bool]]
+    ) -> None:
         self.number = np.zeros(len(calls), np.int32)
         self.parent = np.full(len(calls), UNKNOWN, np.int32)
         self.turn = np.zeros(len(calls), np.int32)
@@ -311,14 +336,18 @@ class _Chains:
             if high - low > 1:
                 self._session(calls, low, high, before)
 
-    def _session(self, calls: Sequence[Call], low: int, high: int, before: Sequence[Sequence[int]]) -> None:
+    def _session(self, calls: Sequence[TracedCall], low: int, high: int, before: Sequence[Sequence[int]]) -> None:
         numbers: dict[str, int] = {}
         turns: Counter[int] = Counter()
         firsts: list[int] = []
+        stated: list[bool | None] = []
         for at in range(low, high):
             number = numbers.setdefault(calls[at].chain, len(numbers))
             if number == len(firsts):
                 firsts.append(at)
+                stated.append(None)
+            if stated[number] is None:
+                stated[number] = calls[at].background
             self.number[at], self.turn[at] = number, turns[number]
             turns[number] += 1
         parents = [UNKNOWN] * len(numbers)
@@ -333,16 +362,18 @@ class _Chains:
             for of in before[at]
             if int(self.number[of]) not in lines[self.number[at]]
         }
-        background: list[bool] = []
-        for number, at in enumerate(firsts):
-            stated = next((calls[one].background for one in range(at, high) if self.number[one] == number
-                           and calls[one].background is not None), None)  # fmt: skip
-            derived = parents[number] != UNKNOWN and number not in joined
-            background.append(number > 0 and (derived if stated is None else stated))
+        background = [
+            number > 0 and (parents[number] != UNKNOWN and number not in joined if said is None else said)
+            for number, said in enumerate(stated)
+        ]
+        behind = [any(background[one] for one in line) for line in lines]
         for at in range(low, high):
             number = int(self.number[at])
-            self.parent[at], self.depth[at] = parents[number], len(lines[number]) - 1
-            self.background[at] = any(background[one] for one in lines[number])
+            self.parent[at], self.depth[at], self.background[at] = (
+                parents[number],
+                len(lines[number]) - 1,
+                behind[number],
+            )
 
 
 def _line(chain: int, parents: Sequence[int], where: str) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ext.reactor_drive import ANSWER, drive, read_request, scripted
+from ext.reactor_drive import ANSWER, RESPONSE, drive, read_request, scripted
 
 from fastllmload._ext.plan.talk import Talks
 from fastllmload._ext.send.identity import Identity
@@ -33,6 +33,7 @@ def plan() -> dict[str, Any]:
         "body_offset": offsets, "bodies": bodies, "numbers": np.array([0, 2, 4], np.uint32),
         "talks": Talks(turns, offsets, bodies, [(b"", b"", b"")], 2),
         "chain": np.array([0, 0, 1, 1, 0, 0], np.int32), "parent": np.array([-1, -1, 0, 0, -1, -1], np.int32),
+        "place": np.array([0, -2] * 3, np.int32),
     }  # fmt: skip
 
 
@@ -90,10 +91,7 @@ def test_nothing_is_said_without_templates(tmp_path: Path) -> None:
     def answer(connection: socket.socket, _: int) -> None:
         while request := read_request(connection):
             seen.append(request)
-            connection.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-                % (len(ANSWER), ANSWER)
-            )
+            connection.sendall(RESPONSE)
 
     for folder, identity in (("a", None), ("b", Identity(**compiled(SessionIdentity(), ())))):
         (tmp_path / folder).mkdir()

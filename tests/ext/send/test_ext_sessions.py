@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 from itertools import pairwise
@@ -15,6 +16,8 @@ from ext.reactor_drive import RESPONSE, drive, read_request, scripted
 from ext.send.test_ext_reactor_traffic import CHAT, LAST, STREAM, event
 
 from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.send.identity import Identity
+from fastllmload.endpoint.identity import compiled, resolved
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.plan.plan import (
     EDGE,
@@ -26,7 +29,7 @@ from fastllmload.plan.plan import (
     STITCHED,
     TURN,
 )
-from fastllmload.settings import Workload
+from fastllmload.settings import SessionIdentity, Workload
 
 Edges = list[tuple[int, int, int, int]]  # source, target, wait in ns, flags; requests of one session
 MS = 1_000_000
@@ -217,3 +220,31 @@ def test_each_branch_continues_the_conversation_with_the_reply(tmp_path: Path) -
         "e": ["a", "re a", "d", "re d", "e"],
     }  # fmt: skip
     assert talk["talks"].alive == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_each_agent_that_was_named_ends_once(tmp_path: Path, own: bool) -> None:
+    """Session 0 ends well; in session 1 the child fails, so the main agent never sends its second call. With the parent's id
+    there is one end for each session.
+    """
+    one: tuple[int, Edges, list[int]] = (3, [(0, 1, 0, 0), (0, 2, 0, 0), (1, 2, 0, 0)], [0, 0, 0])
+    graphs = Graphs([one, one])
+    talk = graphs.conversations(numbered(6))
+    agents = {"chain": [0, 1, 0] * 2, "parent": [-1, 0, -1] * 2, "place": [0, -1, -2] * 2}
+    talk |= {name: np.array(values, np.int32) for name, values in agents.items()}
+
+    def script(connection: socket.socket, number: int) -> None:
+        while request := read_request(connection):
+            connection.sendall(BAD if b'"number":4,' in request else RESPONSE)
+
+    reading, writing = os.pipe()
+    given = SessionIdentity(end="POST /end/{session}", children="own" if own else "parent")
+    identity = Identity(**compiled(resolved(given), ()), ends_fd=writing)
+    with scripted(script) as address:
+        found = drive(tmp_path, address, gaps_ms=[2.0, 2.0], conversations=talk, identity=identity)
+    assert sorted(found.rows["request"].tolist()) == [0, 1, 2, 3, 4]
+    ends = sorted(os.read(reading, 4096).decode().split("\n"))
+    names = ["s0", "s0-1", "s1", "s1-1"] if own else ["s0", "s1"]
+    assert ends == ["", *(f"0 /end/test-0-{name}" for name in names)]
+    os.close(reading)
+    os.close(writing)

@@ -18,7 +18,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.plan.prompts.load import LoadedWorkload
 from fastllmload.records import layout
 from fastllmload.settings import Load, RunSettings, Workload
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import WaitKind
 
 MS = 1_000_000
@@ -29,8 +29,8 @@ DRAIN = layout.ERROR_NAMES.index("drain")
 def trace() -> Any:
     """a: a0, its child c0, and a1 that joins both; b: b0, then b1; d: d0, then d1."""
 
-    def call(name: str, chain: str, blocks: list[int], **values: Any) -> Call:
-        return Call(name, "line 1", chain, 16 * len(blocks), 5, blocks=np.array(blocks), **values)
+    def call(name: str, chain: str, blocks: list[int], **values: Any) -> TracedCall:
+        return TracedCall(name, "line 1", chain, 16 * len(blocks), 5, blocks=np.array(blocks), **values)
 
     calls = [
         call("a0", "a", [1, 2], start_ns=0, end_ns=200 * MS),

@@ -16,7 +16,7 @@ from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.graph import GraphSessions
 from fastllmload.plan.plan import EDGE_CONTEXT, EDGE_START, LAST_TURN, REAL_REPLY, STITCHED
 from fastllmload.settings import Workload
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -25,9 +25,9 @@ CHAT = ENDPOINTS["openai-chat"]
 MS = 1_000_000
 
 
-def call(name: str, blocks: list[int], tokens: int, **values: object) -> Call:
+def call(name: str, blocks: list[int], tokens: int, **values: object) -> TracedCall:
     values = {"chain": name[0], "output": 5, "start_ns": 0, **values}
-    return Call(name, "line 1", input=tokens, blocks=np.array(blocks), **values)  # type: ignore[arg-type]
+    return TracedCall(name, "line 1", input=tokens, blocks=np.array(blocks), **values)  # type: ignore[arg-type]
 
 
 def blocks_graph() -> CallGraph:
@@ -118,7 +118,7 @@ def test_recorded_timing_has_an_instant_for_every_call(tmp_path):
     source = GraphSessions(workload, 1, blocks_graph(), warmup=False)
     assert source.instants.tolist() == [0, 110 * MS, 200 * MS, 400 * MS]
     found = source.write(tmp_path / "bodies", Quota(6), CHAT, "m", by_starts=True)
-    assert found.turns["session"].tolist() == list(range(6)) and len(found.graph["edges.npy"]) == 0
+    assert found.turns["session"].tolist() == [0, 0, 1, 0, 2, 2] and len(found.graph["edges.npy"]) == 0
     assert found.graph["calls.npy"]["session"].tolist() == [0, 0, 1, 0, 2, 2]
     assert found.input_tokens.tolist() == [40, 32, 30, 44, 40, 32]
 
@@ -132,9 +132,9 @@ def test_prompts_of_token_ids(tmp_path):
 
 def test_a_prompt_grows_from_what_the_recording_had_cached(tmp_path):
     calls = [
-        Call("a0", "line 1", "a", 50, 5, start_ns=0, prefix_tokens=0),
-        Call("a1", "line 2", "a", 80, 5, after=[After("a0")], start_ns=MS, prefix_tokens=45),
-        Call("a2", "line 3", "a", 60, 5, after=[After("a1")], start_ns=2 * MS, prefix_tokens=60),
+        TracedCall("a0", "line 1", "a", 50, 5, start_ns=0, prefix_tokens=0),
+        TracedCall("a1", "line 2", "a", 80, 5, after=[After("a0")], start_ns=MS, prefix_tokens=45),
+        TracedCall("a2", "line 3", "a", 60, 5, after=[After("a1")], start_ns=2 * MS, prefix_tokens=60),
     ]
     graph = build_graph("test", "0" * 64, calls)
     found = planned(tmp_path / "bodies", graph, 1)
@@ -152,9 +152,9 @@ def dialogue() -> CallGraph:
         return [{"role": "user", "content": text}]
 
     calls = [
-        Call("r", "line 1", "r", 0, 5, messages=said("root"), start_ns=0),
-        Call("x", "line 2", "x", 0, 6, messages=said("left"), after=[After("r")], context="r"),
-        Call("y", "line 3", "r", 0, 7, messages=said("right"), after=[After("r"), After("x")], context="r"),
+        TracedCall("r", "line 1", "r", 0, 5, messages=said("root"), start_ns=0),
+        TracedCall("x", "line 2", "x", 0, 6, messages=said("left"), after=[After("r")], context="r"),
+        TracedCall("y", "line 3", "r", 0, 7, messages=said("right"), after=[After("r"), After("x")], context="r"),
     ]
     return build_graph("test", "0" * 64, calls)
 

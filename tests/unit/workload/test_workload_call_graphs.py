@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import raises_code
 
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import SCOPES, CallGraph, WaitKind
 from fastllmload.workload.ideal import hit_order, ideal_hits
 from fastllmload.workload.paths import critical_paths, due_and_end, session_shapes
 from fastllmload.workload.traces.call_lines import write_graph
 from fastllmload.workload.traces.formats import read_call_graph
+from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link
 
 SIZE = 16
 
 
 @st.composite
-def made_calls(draw: st.DrawFn, blocks: bool = True) -> list[Call]:
+def made_calls(draw: st.DrawFn, blocks: bool = True) -> list[TracedCall]:
     """Up to 14 calls of a few agents and sessions, in any order of the file; prompts are paths of a tree of blocks."""
     count = draw(st.integers(1, 14))
     agents = [f"agent{number}" for number in range(draw(st.integers(1, 4)))]
@@ -32,7 +33,7 @@ def made_calls(draw: st.DrawFn, blocks: bool = True) -> list[Call]:
     for number in range(count):
         chosen = draw(st.lists(st.integers(0, number - 1), unique=True, max_size=3)) if number else []
         after = [After(f"c{one}", draw(st.integers(0, 3)), draw(st.booleans())) for one in chosen]
-        call = Call(
+        call = TracedCall(
             f"c{number}", f"trace line {number + 1}", draw(st.sampled_from(agents)), 1, draw(st.integers(1, 9)), after,
             session=draw(st.sampled_from([None, "one", "two"])), wait_ns=draw(st.integers(0, 5)),
             wait_kind=draw(st.sampled_from(WaitKind)), background=draw(st.sampled_from([None, True, False])),
@@ -57,13 +58,13 @@ def made_calls(draw: st.DrawFn, blocks: bool = True) -> list[Call]:
     return draw(st.permutations(calls))
 
 
-def built(calls: Sequence[Call], scope: str = "file") -> CallGraph:
+def built(calls: Sequence[TracedCall], scope: str = "file") -> CallGraph:
     return build_graph("made", "", calls, block_tokens=SIZE, scope=scope, left_out={"x": 1}, notes=["A note."])
 
 
 @given(made_calls())
 @settings(deadline=None)
-def test_sessions_are_consecutive_and_predecessors_come_first(calls: list[Call]) -> None:
+def test_sessions_are_consecutive_and_predecessors_come_first(calls: list[TracedCall]) -> None:
     graph = built(calls)
     session, by_id = graph.session_of(), {call.id: call for call in calls}
     assert sorted(graph.call_id) == sorted(by_id) and graph.first_call[-1] == len(graph)
@@ -85,7 +86,7 @@ def test_sessions_are_consecutive_and_predecessors_come_first(calls: list[Call])
 
 @given(made_calls())
 @settings(deadline=None)
-def test_calls_are_in_order_of_derived_starts(calls: list[Call]) -> None:
+def test_calls_are_in_order_of_derived_starts(calls: list[TracedCall]) -> None:
     graph = built(calls)
     due = due_and_end(graph)[0]
     for low, high in zip(graph.first_call[:-1].tolist(), graph.first_call[1:].tolist(), strict=True):
@@ -114,7 +115,7 @@ def simulated(graph: CallGraph, scope: str, capacity: int | None) -> list[int]:
 
 @given(made_calls(), st.sampled_from(SCOPES), st.none() | st.integers(0, 8))
 @settings(deadline=None)
-def test_hits_are_those_of_a_tree_of_blocks(calls: list[Call], scope: str, capacity: int | None) -> None:
+def test_hits_are_those_of_a_tree_of_blocks(calls: list[TracedCall], scope: str, capacity: int | None) -> None:
     graph = built(calls)
     found = ideal_hits(graph, scope, capacity)
     if found is None:
@@ -128,7 +129,7 @@ def test_hits_are_those_of_a_tree_of_blocks(calls: list[Call], scope: str, capac
 
 @given(made_calls(), st.sampled_from(SCOPES))
 @settings(deadline=None)
-def test_ids_are_apart_between_scopes(calls: list[Call], scope: str) -> None:
+def test_ids_are_apart_between_scopes(calls: list[TracedCall], scope: str) -> None:
     graph = built(calls, scope)
     of_file = built(calls)
     if graph.block is None or of_file.block is None:
@@ -149,7 +150,7 @@ def same(one: CallGraph, two: CallGraph) -> None:
 
 @given(made_calls(), st.sampled_from(SCOPES))
 @settings(deadline=None)
-def test_the_own_format_is_read_back_unchanged(calls: list[Call], scope: str) -> None:
+def test_the_own_format_is_read_back_unchanged(calls: list[TracedCall], scope: str) -> None:
     graph = built(calls, scope)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.jsonl"
@@ -159,7 +160,7 @@ def test_the_own_format_is_read_back_unchanged(calls: list[Call], scope: str) ->
 
 @given(made_calls(blocks=False), st.integers(0, 20))
 @settings(deadline=None)
-def test_a_critical_path_is_the_longest_one(calls: list[Call], service: int) -> None:
+def test_a_critical_path_is_the_longest_one(calls: list[TracedCall], service: int) -> None:
     """Its parts add up, and no call in the foreground ends later."""
     graph = built(calls)
     due, end = due_and_end(graph, service)
@@ -174,10 +175,20 @@ def test_a_critical_path_is_the_longest_one(calls: list[Call], service: int) -> 
     assert (end - due == service).all()
 
 
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9))), st.integers(0, 25), st.integers(0, 25))
+def test_time_in_tools_counts_overlaps_once(found: list[tuple[int, int]], low: int, high: int) -> None:
+    spans = RecordedSpans()
+    for start, length in found:
+        spans.append((start, start + length))
+    covered = {at for start, length in found for at in range(start, start + length)}
+    assert spans.inside(low, high) == len([at for at in covered if low <= at < high])
+    assert spans.within(low, high) == any(low <= start <= high and start + length <= high for start, length in found)
+
+
 def test_several_roots_of_a_session_keep_their_offset() -> None:
     calls = [
-        Call("late", "f line 1", "b", 1, 1, session="s", due_ns=900),
-        Call("first", "f line 2", "a", 1, 1, session="s", due_ns=400),
+        TracedCall("late", "f line 1", "b", 1, 1, session="s", due_ns=900),
+        TracedCall("first", "f line 2", "a", 1, 1, session="s", due_ns=400),
     ]
     graph = build_graph("made", "", calls)
     assert graph.call_id == ["first", "late"] and graph.edge_from_start.tolist() == [True]
@@ -188,12 +199,12 @@ def test_several_roots_of_a_session_keep_their_offset() -> None:
 
 def test_what_no_call_waits_for_is_in_the_background_with_all_that_it_spawned() -> None:
     calls = [
-        Call("m0", "f line 1", "main", 1, 1, due_ns=0),
-        Call("k0", "f line 2", "kid", 1, 1, [After("m0")]),
-        Call("g0", "f line 3", "grandchild", 1, 1, [After("k0")]),
-        Call("k1", "f line 4", "kid", 1, 1, [After("k0"), After("g0")]),
-        Call("j0", "f line 5", "joined", 1, 1, [After("m0")]),
-        Call("m1", "f line 6", "main", 1, 1, [After("m0"), After("j0")]),
+        TracedCall("m0", "f line 1", "main", 1, 1, due_ns=0),
+        TracedCall("k0", "f line 2", "kid", 1, 1, [After("m0")]),
+        TracedCall("g0", "f line 3", "grandchild", 1, 1, [After("k0")]),
+        TracedCall("k1", "f line 4", "kid", 1, 1, [After("k0"), After("g0")]),
+        TracedCall("j0", "f line 5", "joined", 1, 1, [After("m0")]),
+        TracedCall("m1", "f line 6", "main", 1, 1, [After("m0"), After("j0")]),
     ]
     graph = build_graph("made", "", calls)
     assert {graph.agent[at] for at in np.flatnonzero(graph.background).tolist()} == {"kid", "grandchild"}
@@ -205,39 +216,70 @@ def test_what_no_call_waits_for_is_in_the_background_with_all_that_it_spawned() 
     }
 
 
-def refused(calls: Sequence[Call], code: str, *values: object) -> None:
+def refused(calls: Sequence[TracedCall], code: str, *values: object) -> None:
     with raises_code(code, *values):
         build_graph("made", "", calls, block_tokens=SIZE)
 
 
 def test_calls_that_form_no_graph_are_refused() -> None:
-    start = Call("a", "f line 1", "x", 1, 1, due_ns=0)
+    start = TracedCall("a", "f line 1", "x", 1, 1, due_ns=0)
     refused([], "dataset-empty")
-    refused([start, Call("b", "f line 2", "x", 1, 1, [After("c")])], "call-graph-invalid", "line 2", "'b'", "'c'")
-    refused([start, Call("b", "f line 2", "x", 1, 1, [After("a"), After("a")])], "call-graph-invalid", "'a' twice")
-    refused([start, Call("b", "f line 2", "x", 1, 1, [After("b")])], "call-graph-invalid", "'b' -> 'b'")
-    refused([start, Call("b", "f line 2", "x", 1, 1, context="q", due_ns=1)], "call-graph-invalid", "line 2", "'q'")
-    refused([start, Call("b", "f line 2", "x", 1, 1, [After("a")], wait_ns=-5)], "dataset-field-invalid", "-5e-09 s")
-    refused([Call("b", "f line 2", "x", 0, 1, due_ns=1)], "dataset-field-invalid", "line 2", "'b'")
-    refused([Call("b", "f line 2", "x", 1, 1, start_ns=3, end_ns=2)], "dataset-field-invalid", "1e-09 s before")
+    refused([TracedCall("", "f line 1", "x", 1, 1, due_ns=0)], "dataset-field-invalid", "line 1", "call")
+    refused([TracedCall("a", "f line 1", "", 1, 1, due_ns=0)], "dataset-field-invalid", "line 1", "agent")
+    refused([TracedCall("a", "f line 1", "x", 1, 1 << 70, due_ns=0)], "dataset-field-invalid", "output", str(1 << 70))
+    refused([TracedCall("a", "f line 1", "x", 1, 1, due_ns=0, kept=-2)], "dataset-field-invalid", "kept", "-2")
+    refused([start, TracedCall("b", "f line 2", "x", 1, 1, [After("c")])], "call-graph-invalid", "line 2", "'b'", "'c'")
     refused(
-        [Call("a", "f line 1", "x", 1, 1, start_ns=9), Call("b", "f line 2", "x", 1, 1, [After("a")], start_ns=3)],
+        [start, TracedCall("b", "f line 2", "x", 1, 1, [After("a"), After("a")])], "call-graph-invalid", "'a' twice"
+    )
+    refused([start, TracedCall("b", "f line 2", "x", 1, 1, [After("b")])], "call-graph-invalid", "'b' -> 'b'")
+    refused(
+        [start, TracedCall("b", "f line 2", "x", 1, 1, context="q", due_ns=1)], "call-graph-invalid", "line 2", "'q'"
+    )
+    refused(
+        [start, TracedCall("b", "f line 2", "x", 1, 1, [After("a")], wait_ns=-5)], "dataset-field-invalid", "-5e-09 s"
+    )
+    refused([TracedCall("b", "f line 2", "x", 0, 1, due_ns=1)], "dataset-field-invalid", "line 2", "'b'")
+    refused([TracedCall("b", "f line 2", "x", 1, 1, start_ns=3, end_ns=2)], "dataset-field-invalid", "1e-09 s before")
+    refused(
+        [TracedCall("a", "f line 1", "x", 1, 1, start_ns=9),
+         TracedCall("b", "f line 2", "x", 1, 1, [After("a")], start_ns=3)],
         "trace-unsorted", "line 2", "'b'", "'a'",
     )  # fmt: skip
-    calls = [start, Call("b", "f line 2", "y", 1, 1, [After("a")], parent="z"),
-             Call("c", "f line 3", "z", 1, 1, [After("b")], parent="y")]  # fmt: skip
+    calls = [start, TracedCall("b", "f line 2", "y", 1, 1, [After("a")], parent="z"),
+             TracedCall("c", "f line 3", "z", 1, 1, [After("b")], parent="y")]  # fmt: skip
     refused(calls, "call-graph-invalid", "ancestor")
 
 
 def test_ids_of_one_length_and_one_place() -> None:
-    def call(name: str, tokens: int, *ids: int) -> Call:
-        return Call(name, f"f line {name}", name, tokens, 1, due_ns=0, blocks=np.array(ids))
+    def call(name: str, tokens: int, *ids: int) -> TracedCall:
+        return TracedCall(name, f"f line {name}", name, tokens, 1, due_ns=0, blocks=np.array(ids))
 
     refused([call("1", 32, 7, 8), call("2", 20, 7, 8)], "dataset-field-invalid", "line 1", " 8 ", "16", "4")
     refused([call("1", 20, 7, 8), call("2", 21, 7, 8)], "dataset-field-invalid", "line 2", " 8 ", "5", "4")
     refused([call("1", 32, 7, 8), call("2", 32, 8, 7)], "dataset-field-invalid", "line 2", " 8 ")
     refused([call("1", 16, 7, 8)], "dataset-field-invalid", "line 1", "2 hash_ids", "16 tokens")
-    huge = Call("3", "f line 3", "3", 16, 1, due_ns=0, blocks=np.array([1 << 63], np.uint64))
+    huge = TracedCall("3", "f line 3", "3", 16, 1, due_ns=0, blocks=np.array([1 << 63], np.uint64))
     refused([call("1", 16, -7), huge], "dataset-field-invalid", "line 1", "negative")
     graph = build_graph("made", "", [call("1", 16, 7), huge], block_tokens=SIZE)
     assert graph.block is not None and graph.block.tolist() == [0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=30))
+def test_a_call_follows_the_calls_that_had_ended_last(times: list[tuple[int, int]]) -> None:
+    """Those that ended by its start, but before whose end no other such call began; else it is due after the one before."""
+    agent = RecordedAgent("a")
+    for number, (start, length) in enumerate(times):
+        agent.calls.append(TracedCall(str(number), "f", "a", 1, 1, start_ns=start, end_ns=start + length))
+    link([agent])
+    for number, call in enumerate(agent.calls):
+        at = call.start_ns or 0
+        over = [(one.start_ns or 0, one.end_ns or 0) for one in agent.calls[:number] if (one.end_ns or 0) <= at]
+        followed = sorted(int(one.call) for one in call.after if not one.from_start)
+        if over:
+            newest = max(start for start, _ in over)
+            ends = [times[one][0] + times[one][1] for one in followed]
+            assert max(end for _, end in over) in ends and all(end >= newest for end in ends)
+            assert call.wait_ns == at - max(ends)
+        else:
+            assert not followed and len(call.after) == (number > 0)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from refusals import raises_code
 
+from fastllmload.errors import InputError
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.ideal import ideal_hits
+from fastllmload.workload.paths import critical_paths
 from fastllmload.workload.traces.call_lines import Line, write_graph
 from fastllmload.workload.traces.formats import CALL_GRAPHS, detect_format, read_call_graph
 
@@ -157,6 +163,19 @@ def test_other_names_of_mooncake_columns_and_instants_of_later_rows(tmp_path: Pa
     assert graph_of(tmp_path, [moon(0, 1, input_length=600)], block_tokens=1024).block_tokens == 1024
     with raises_code("dataset-field-invalid", "line 1", "input_length"):
         graph_of(tmp_path, '{"timestamp": 0, "output_length": 1}', "mooncake")
+
+
+def test_mooncake_rows_of_another_block_size(tmp_path: Path) -> None:
+    """Two rows that only blocks of 64 tokens fit are read with that size; a row that fits neither is refused."""
+    rows = [moon(0, 1, 2, input_length=100), moon(1, 1, 3, 4, input_length=192)]
+    graph = graph_of(tmp_path, rows)
+    assert graph.block_tokens == 64 and "64" in graph.notes[0] and "512" in graph.notes[0]
+    with raises_code("dataset-field-invalid", "line 1", "2 hash_ids of 512", "100"):
+        graph_of(tmp_path, [*rows, moon(2, 1, 3, input_length=900)])
+    with raises_code("dataset-field-invalid", "line 1", "2 hash_ids of 512", "100"):
+        graph_of(tmp_path, rows[:1])
+    with raises_code("dataset-field-invalid", "line 2", "3 hash_ids of 96", "192"):
+        graph_of(tmp_path, rows, block_tokens=96)
 
 
 def agentic(name: str, *ids: int, **more: Any) -> Row:
@@ -575,3 +594,71 @@ def test_calls_of_two_block_sizes(tmp_path: Path) -> None:
     line = {"id": "a", "input_tokens": 9, "output_tokens": 1, "at_s": 0, "hash_ids": [1], "block_tokens": 16}
     with raises_code("dataset-field-invalid", "line 2", "block_tokens is 32", "16"):
         graph_of(tmp_path, [line, {**line, "id": "b", "block_tokens": 32}])
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+MADE: dict[str, list[Row]] = {
+    "mooncake": [turn("a", 0, 1, 2), turn("a", None, 1, 2, 3, delay=1), moon(5, 1, 4)],
+    "agentic-mooncake": [agentic("a", 1, timestamp=5), agentic("b", 1, 2, wait_for=["a"], delay=1, tool_wait_ms=2)],
+    "weka": weka(asked(0), agent(1.5, "a", asked(0.0), asked(2.0)), asked(5, think_time=1.0, stop="end_turn")),
+    "dynamo": [ended("t", "top", 0, 100), ended("k", "kid", 110, 90, "top"), ended("t2", "top", 400, 10)],
+    "otel": [invoked("A", 0, 3), chat("a1", 0, 1, "A", input__messages=[{"role": "user", "parts": ["x"]}]),
+             chat("a2", 1.5, 3, "A", tool__definitions=[{"name": "f"}])],
+    "tracelab": [round_of("a", ("user_message", "00:00"), ("text", "00:02"), prefix_tokens=3),
+                 round_of("a", ("tool_result", "00:05"), trace_key="k")],
+    "dag": [dag("m", {}, {"spawns": [{"children": ["k"], "join_at": 2}]}, {}), dag("k", {"delay": 4, "forks": ["f"]}),
+            dag("f", {"extra": {"a": 1}})],
+    "sglang-agentic": [{"conversations": [[{"messages": [{"role": "user", "content": "x"}]}, {"messages": []}]]}],
+    "bailian": [{"chat_id": 1, "parent_chat_id": -1, "timestamp": 0, "input_length": 16, "output_length": 1,
+                 "hash_ids": [1]},
+                {"chat_id": 2, "parent_chat_id": 1, "timestamp": 3, "input_length": 20, "output_length": 1,
+                 "hash_ids": [1, 2]}],
+    "applied-compute": [{"num_turns": 1, "input_prompt_length": 9, "assistant_response_length": [1],
+                         "tool_call_output_length": [1], "tool_call_latency": [1.5], "final_assistant_response_length": 1}],
+    "graph": [{"fastllmload_graph": 1, "block_tokens": 16, "left_out": {"x": 1}, "notes": ["y"]},
+              {"id": "a", "input_tokens": 20, "output_tokens": 3, "hash_ids": [9, 8], "at_s": 2, "start_s": 2, "end_s": 3},
+              {"id": "b", "input_tokens": 16, "output_tokens": 1, "after": [{"call": "a", "wait_s": 1}], "chain": "c",
+               "parent": "a", "background": True, "wait_kind": "tool", "kept": 1, "context": "a", "model": "m"}],
+}  # fmt: skip
+ODD: list[Any] = [
+    None, 0, -1, 2**63, 2**64, 10**30, 1e300, -0.5, "", "x", [], [1], {}, {"a": 1}, True, [None], "2026-05-01T10:00:00Z",
+]  # fmt: skip
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Each object or array within *value*, with each of its keys."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
+
+
+def test_each_format_is_read_as_made(tmp_path: Path) -> None:
+    assert set(MADE) == set(CALL_GRAPHS)
+    for name, rows in MADE.items():
+        assert graph_of(tmp_path, rows, name).name == name
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(random=st.randoms(use_true_random=False))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_trace_is_read_or_refused_in_one_sentence(tmp_path: Path, name: str, random: Random) -> None:
+    """What is read can be written, too."""
+    rows = copy.deepcopy(MADE[name])
+    for _ in range(random.randint(1, 3)):
+        within, key = random.choice(places(rows) or [(rows, slice(0, 0))])
+        if random.random() < 0.2:
+            del within[key]
+        elif isinstance(within, list) and isinstance(key, int) and random.random() < 0.2:
+            within.insert(key, copy.deepcopy(within[key]))
+        elif not isinstance(key, slice):
+            within[key] = copy.deepcopy(random.choice(ODD))
+    try:
+        graph = graph_of(tmp_path, rows, name)
+    except InputError as problem:
+        assert "\n" not in problem.message
+        return
+    write_graph(graph, tmp_path / "again")
+    again = read_call_graph("graph", tmp_path / "again")
+    assert sorted(again.call_id) == sorted(graph.call_id) and edges(again) == edges(graph)
+    ideal_hits(graph, capacity=3)
+    assert len(critical_paths(graph)) == graph.sessions

@@ -50,6 +50,7 @@ cdef class Identity:
     cdef size_t longest_class
     cdef size_t most                    # bytes that all templates are at most, without a token
     cdef bint own_children              # other agents of a session have an identity of their own
+    cdef dict named                     # session -> agents that were named and have not ended; where ends are told
     cdef dict tokens                    # (session, chain) -> the latest token; None: none is sent
     cdef Who who                        # set by the caller before begin()
     cdef bytes token
@@ -66,6 +67,8 @@ cdef class Identity:
     # The answer to a request has come, with a *token* or none: *goes_on*: another turn of its chain follows.
     cdef int answered(self, const unsigned char* token, size_t size, bint goes_on) except -1
     cdef int over(self, uint32_t target) except -1              # the session of *who* has ended
+    cdef int chain_over(self, uint32_t target, bint all_of_them) except -1      # or its agent, or each agent that was named
+    cdef int name_chain(self) except -1                         # *who* is an agent of a session with several
     cdef int tell(self) except -1                               # what is unsent, as far as it is taken
     cdef int tell_all(self) except -1                           # between phases: all of it, within some seconds
     cdef bint _left_out(self, const Template* t) noexcept

@@ -65,6 +65,7 @@ cdef class Identity:
         self.literals = b""
         self.own_children = own_children
         self.tokens = {} if token else None
+        self.named = {}
         self.token = b""
         self.unsent = bytearray()
         self.ends_fd = ends_fd
@@ -113,6 +114,7 @@ cdef class Identity:
     cdef int begin_phase(self, const char* prefix, size_t size) except -1:
         self.prefix = prefix
         self.prefix_size = size
+        self.named.clear()
         if self.tokens is not None:
             self.tokens.clear()
         return 0
@@ -174,7 +176,7 @@ cdef class Identity:
     cdef int over(self, uint32_t target) except -1:
         cdef uint8_t* begin
         cdef uint8_t* end
-        if self.ends_fd < 0:
+        if self.ends_fd < 0 or (self.who.chain > 0 and not self.own_children):
             return 0
         begin = <uint8_t*>malloc(self.most)
         if begin == NULL:
@@ -183,6 +185,23 @@ cdef class Identity:
         self.unsent += b"%d %b\n" % (target, (<char*>begin)[:end - begin])
         free(begin)
         return self.tell()
+
+    cdef int name_chain(self) except -1:
+        if self.ends_fd >= 0:
+            self.named.setdefault(self.who.session, {})[self.who.chain] = None
+        return 0
+
+    cdef int chain_over(self, uint32_t target, bint all_of_them) except -1:
+        cdef dict agents = self.named.get(self.who.session, {})
+        if all_of_them:
+            self.named.pop(self.who.session, None)
+            for chain in agents if self.own_children else [0] if agents else []:
+                self.who.chain = chain
+                self.over(target)
+        elif self.own_children and self.who.chain in agents:
+            del agents[self.who.chain]
+            self.over(target)
+        return 0
 
     cdef int tell(self) except -1:
         cdef Py_ssize_t sent

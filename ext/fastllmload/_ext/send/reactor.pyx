@@ -146,7 +146,7 @@ cdef class Reactor:
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
-             Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None) -> None:
+             Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
@@ -155,7 +155,8 @@ cdef class Reactor:
         again in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         *near*: the same bodies, in their file; None: *bodies* is memory of this process. *chain*: the agent of each request in its
-        session; *parent*: chain of the agent that started it, -1: none. None: a session has one agent.
+        session; *parent*: chain of the agent that started it, -1: none; *place*: in the chain, -1 - place for the last one there.
+        None: a session has one agent.
         """
         cdef Share share = self.releases.share
         self.releases.end_talks()
@@ -174,6 +175,7 @@ cdef class Reactor:
         share.talks = talks
         share.chain = chain
         share.parent = parent
+        share.place = place
         self.users.begin(client)
         self.releases.slots.begin(len(schedule), limit)
         self.pacer.load(schedule)

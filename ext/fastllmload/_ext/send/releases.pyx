@@ -157,8 +157,7 @@ cdef class Releases:
             goes_on = s.talk != NULL and self._goes_on(s)
             if self.share.identity is not None:
                 self.share.answered(s, goes_on)
-                if not goes_on:
-                    self.share.over(s.request)
+                self.share.over(s.request, goes_on)
             list_remove(&self.flight, &s.link)
             life_ends(LIFE_IN_FLIGHT)
             self.words[k.W_IN_FLIGHT] = self.flight.count
@@ -228,6 +227,7 @@ cdef class Releases:
         cdef Talk* talk
         while self.pacer.followers.count:
             talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
-            self.share.over(talk.request)
+            if talk.session == NULL or talk.session.open == 1:
+                self.share.over(talk.request, False)
             self.share.talks.end(talk)
         return 0

@@ -30,8 +30,9 @@ cdef class Share:
     cdef uint32_t plan_size             # requests in the plan; a used-up plan starts again, with higher numbers
     cdef Talks talks                    # None: every request stands alone
     cdef Identity identity              # None: requests do not name their session
-    cdef const int32_t[::1] chain       # agent of each request in its session; None: there is one
+    cdef const int32_t[::1] chain       # agent of each request in its session; None: there is one, and the next two say nothing
     cdef const int32_t[::1] parent      # chain of the agent that started it; -1: none
+    cdef const int32_t[::1] place       # of the request in its chain, from 0; -1 - place: it is the last one there
 
     cdef int begin(self, uint8_t phase, int phase_number) except -1             # a phase
     cdef int add_target(self, bytes head, uint8_t dialect, uint8_t id_tag) except -1        # *head* is empty over WebSocket
@@ -41,7 +42,8 @@ cdef class Share:
     # The pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as its talk has it.
     cdef int compose(self, RequestStream* s) except -1
     cdef int answered(self, RequestStream* s, bint goes_on) except -1         # it has ended; *goes_on*: another turn follows
-    cdef int over(self, uint32_t request) except -1             # nothing more of the session of a request that was sent follows
+    # The request has ended; unless its session *goes_on*, that has too, or else its agent with its last request.
+    cdef int over(self, uint32_t request, bint goes_on) except -1
     cdef int _name(self, uint32_t request, int32_t slot) noexcept             # who identity speaks of
     cdef uint8_t* _own_lines(self, RequestStream* s) except NULL      # where they go
     cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect, uint8_t id_tag) except -1

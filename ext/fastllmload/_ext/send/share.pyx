@@ -235,6 +235,8 @@ cdef class Share:
 
     cdef uint8_t* _own_lines(self, RequestStream* s) except NULL:
         self._name(s.request, s.slot)
+        if self.chain is not None:
+            self.identity.name_chain()
         return self.identity.begin(s, FIELDS)
 
     cdef int _name(self, uint32_t request, int32_t slot) noexcept:
@@ -249,17 +251,23 @@ cdef class Share:
             who.last = not self.talks.follows(planned)
         who.of_class = self.request_class[planned]
         who.user = -1 if slot < 0 else self.worker + <int64_t>slot * self.workers
-        who.chain = 0 if self.chain is None else self.chain[planned]
-        who.parent = -1 if self.parent is None else self.parent[planned]
+        who.chain, who.parent = 0, -1
+        if self.chain is not None:
+            who.chain, who.parent = self.chain[planned], self.parent[planned]
+            who.last = self.place[planned] < 0
+            who.turn = <uint32_t>(-1 - self.place[planned] if who.last else self.place[planned])
         return 0
 
     cdef int answered(self, RequestStream* s, bint goes_on) except -1:
         self._name(s.request, s.slot)
-        return self.identity.answered(s.x.token, s.x.token_size, goes_on)
+        return self.identity.answered(s.x.token, s.x.token_size, goes_on and not (self.chain is not None and self.identity.who.last))
 
-    cdef int over(self, uint32_t request) except -1:
-        cdef uint32_t planned = request % self.plan_size
-        if self.identity is None or self.identity.ends_fd < 0:
+    cdef int over(self, uint32_t request, bint goes_on) except -1:
+        cdef uint32_t target, planned = request % self.plan_size
+        if self.identity is None or self.identity.ends_fd < 0 or (goes_on and self.chain is None):
             return 0
         self._name(request, -1)
-        return self.identity.over(self.target[planned] if self.target is not None else self.identity.who.session % self.target_count)
+        target = self.target[planned] if self.target is not None else self.identity.who.session % self.target_count
+        if self.chain is None:
+            return self.identity.over(target)
+        return 0 if goes_on and not self.identity.who.last else self.identity.chain_over(target, not goes_on)

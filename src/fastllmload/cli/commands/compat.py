@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 
 from fastllmload.cli import argv
 from fastllmload.cli.compat.translate import KINDS, Translation, tool_names, translate
 from fastllmload.cli.group import current_redactor
+from fastllmload.cli.streams import naming_output
 from fastllmload.errors import InputError
 from fastllmload.report.terminal.outlet import on_screen
 from fastllmload.settings import KEY_VARIABLES
@@ -44,7 +47,32 @@ def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
             "--anyway after compat to run the rest",
         )
     os.environ.update(keys)
-    return max(run(command) for command in found.commands)
+    if found.save is None:
+        return max(run(command) for command in found.commands)
+    folder = Path("runs") / f"compat-{time.strftime('%Y%m%d-%H%M%S')}"
+    code = run([*found.commands[0], "--output", str(folder)])
+    if (folder / "run.json").exists():
+        click.echo(f"saved      {save(folder, found.save)}", err=True)
+    return code
+
+
+def save(folder: Path, asked: Mapping[str, str]) -> Path:
+    """Write the result file that vLLM would write, and return its path."""
+    from fastllmload.cli.commands.export import percentiles_of
+    from fastllmload.export.vllm_result import USUAL, encode, vllm_result
+    from fastllmload.records.run import load
+
+    metrics = asked["metrics"].split(",") if "metrics" in asked else USUAL
+    result = vllm_result(load(folder), percentiles_of(asked.get("percentiles", "99")), metrics, "detailed" in asked)
+    cap = result["max_concurrency"]
+    named = f"{result['label'] or asked['backend']}-{result['request_rate']}qps" + (f"-concurrency{cap}" if cap else "")
+    name = asked.get("filename") or f"{named}-{str(result['model_id']).rpartition('/')[2]}-{result['date']}.json"
+    path = Path(asked.get("dir", ".")) / name
+    with naming_output(f"--result-dir {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab" if "append" in asked else "wb") as file:
+            file.write(encode(result))
+    return path
 
 
 def told(found: Translation) -> Iterator[str]:

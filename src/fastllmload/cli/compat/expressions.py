@@ -17,18 +17,30 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 PLAIN = re.compile(r"[\w.-]+")
+NAME = re.compile(r"[A-Za-z_][\w.]*")
+BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def known(text: str, variables: Mapping[str, str]) -> bool:
+    """Whether all variables in braces of *text* are among *variables*."""
+    names = {name for part in BRACES.findall(text) for name in NAME.findall(part)} - FUNCTIONS.keys()
+    return names <= variables.keys()
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
     """*text* with the variable, or the value of the expression, of each pair of braces."""
-    return re.sub(r"\{([^{}]*)\}", lambda found: _value(found[1], variables), text)
+    return BRACES.sub(lambda found: _value(found[1], variables), text)
 
 
 def _value(expression: str, variables: Mapping[str, str]) -> str:
     if PLAIN.fullmatch(expression):
         return variables[expression]
-    value = _number(ast.parse(expression, mode="eval").body, variables)
-    return str(int(value)) if value == int(value) else f"{value:.9g}"
+    try:
+        value = _number(ast.parse(expression, mode="eval").body, variables)
+        return str(int(value)) if value == int(value) else f"{value:.9g}"
+    except (ArithmeticError, ValueError):
+        given = ", ".join(f"{name} {variables[name]}" for name in NAME.findall(expression) if name in variables)
+        raise InputError("number-invalid", f"{expression} has no value for {given}; give other numbers") from None
 
 
 def _number(node: ast.expr, variables: Mapping[str, str]) -> float:

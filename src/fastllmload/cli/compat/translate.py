@@ -8,10 +8,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastllmload.cli.compat.expressions import filled
+from fastllmload.cli.compat.expressions import filled, known
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
@@ -34,7 +35,7 @@ class Lack:
 
 
 @dataclass
-class Reading:
+class ForeignCommand:
     """One tool's command line, as far as it is translated."""
 
     table: Mapping[str, Any]
@@ -61,12 +62,14 @@ class Translation:
     differs: tuple[str, ...]
     environment: Mapping[str, str]
     secrets: tuple[str, ...]  # of the other command
+    save: Mapping[str, str] | None  # how a result file of vLLM's is to be written; None: none is asked for
 
 
 def tool_names() -> list[str]:
     return sorted(file.stem for file in TOOLS.glob("*.toml"))
 
 
+@cache
 def tool_table(name: str) -> dict[str, Any]:
     table = parse_toml(read_text(TOOLS / f"{name}.toml"))
     base = tool_table(table["extends"]) if "extends" in table else {}
@@ -81,7 +84,7 @@ def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.envi
     assigned, words = unwrapped(arguments)
     name, words = tool_of(words)
     table = tool_table(name)
-    reading = Reading(table)
+    reading = ForeignCommand(table)
     for variable, given in table.get("environment", {}).items():
         found = assigned.get(variable) or environment.get(variable)
         if found:
@@ -90,7 +93,7 @@ def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.envi
     commands = [written(reading, variables) for variables in expanded(reading)]
     return Translation(
         table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())), assigned,
-        tuple(secrets_in(assigned, words)),
+        tuple(secrets_in(assigned, words)), saved(reading),
     )  # fmt: skip
 
 
@@ -109,6 +112,14 @@ def unwrapped(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if equals:
             assigned[name] = value
     return assigned, words
+
+
+def saved(reading: ForeignCommand) -> dict[str, str] | None:
+    """The variables `save.NAME` if a result file is asked for, and the name of the backend."""
+    found = {name.removeprefix("save."): ",".join(values) for name, values in reading.variables.items()}
+    found = {name: value for name, value in found.items() if f"save.{name}" in reading.variables}
+    backend = reading.variables.get("backend") or [str(reading.table["defaults"].get("backend", ""))]
+    return {**found, "backend": backend[0]} if "result" in found or "append" in found else None
 
 
 def secrets_in(assigned: Mapping[str, str], words: Sequence[str]) -> Iterator[str]:
@@ -139,7 +150,7 @@ def tool_of(words: list[str]) -> tuple[str, list[str]]:
     )
 
 
-def read_options(reading: Reading, words: list[str]) -> None:
+def read_options(reading: ForeignCommand, words: list[str]) -> None:
     place = 0
     while place < len(words):
         word = words[place]
@@ -150,6 +161,11 @@ def read_options(reading: Reading, words: list[str]) -> None:
             reading.lacks.append(Lack(word, "changes", "it belongs to no option"))
             continue
         flag, equals, value = word.partition("=")
+        if flag in ("-h", "--help"):
+            raise InputError(
+                "usage",
+                f"the help of {reading.table['title']} is not here; fastllmload compat --help says what compat does",
+            )
         values = [value] if equals else []
         name = known_name(reading.table, flag)
         entry = reading.table["options"].get(name, {})
@@ -186,7 +202,7 @@ def known_name(table: Mapping[str, Any], flag: str) -> str:
     return ""
 
 
-def take(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """Note what one option with its *values* means."""
     meanings = entry.get("values", {})
     kept = []
@@ -212,12 +228,18 @@ def take(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str
     elif lacking:
         return
     elif "body" in entry:
-        reading.body[entry["body"]] = [typed(value) for value in values] if entry.get("list") else typed(values[0])
+        reading.body[entry["body"]] = _field(values, bool(entry.get("list")))
     elif entry.get("takes") == 0:
         option, _, value = entry["to"].partition(" ")
         reading.written.append((option, value or None))
     else:
         reading.written += [(entry["to"], value) for value in values]
+
+
+def _field(values: list[str], several: bool) -> Any:
+    """The value of a field of the body: a list where it has *several*, True for a switch."""
+    found = [typed(value) for value in values]
+    return found if several else found[0] if found else True
 
 
 def typed(text: str) -> Any:
@@ -244,7 +266,7 @@ def pairs(flag: str, values: Iterable[str], joint: str) -> Iterator[tuple[str, A
             yield name, text
 
 
-def headers(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def headers(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     for value in values:
         told = typed(value)
         if isinstance(told, dict):
@@ -256,7 +278,7 @@ def headers(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[
         reading.written.append(("-H", f"{name.strip()}: {text.strip()}"))
 
 
-def objectives(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def objectives(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     names = reading.table["objectives"]
     for name, limit in pairs(flag, values, ":"):
         if name in names:
@@ -265,12 +287,12 @@ def objectives(reading: Reading, flag: str, entry: Mapping[str, Any], values: li
             reading.lacks.append(Lack(f"{flag} {name}", "cannot", "no objective of ours has this meaning"))
 
 
-def inputs(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     for name, value in pairs(flag, values, ":"):
         reading.body[name] = typed(value) if isinstance(value, str) else value
 
 
-def settings(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """Variables `<as>_NAME`; of another text (a file, a data set's name) `<as>`."""
     prefix, known = entry["as"], reading.table.get("settings", {})
     for value in values:
@@ -283,13 +305,15 @@ def settings(reading: Reading, flag: str, entry: Mapping[str, Any], values: list
                 reading.variables[told.get("as", f"{prefix}_{name}")] = [str(text)]
 
 
-def resolution(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """HEIGHTxWIDTH, or one number for both."""
     height, _, width = values[0].partition("x")
+    if not f"{height}{width}".isdecimal():
+        reading.lacks.append(Lack(f"{flag} {values[0]}", "changes", "all images have one size"))
     reading.variables |= {"image_height": [height], "image_width": [width or height]}
 
 
-def stages(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def stages(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """Stages of a rate and a duration, or of a concurrency and a number of requests."""
     found = typed(values[0])
     if not isinstance(found, list) or not all(isinstance(stage, dict) for stage in found) or not found:
@@ -298,7 +322,7 @@ def stages(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[s
         reading.variables[f"stage_{name}"] = [str(stage.get(name, "")) for stage in found]
 
 
-def config(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+def config(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """A YAML file, whose keys are options `--a.b`."""
     try:
         import yaml  # type: ignore[import-untyped, unused-ignore]
@@ -327,7 +351,7 @@ CONVERTERS = {
 }  # fmt: skip
 
 
-def expanded(reading: Reading) -> list[Variables]:
+def expanded(reading: ForeignCommand) -> list[Variables]:
     """The variables of each run: those with several values have one in each, in turn."""
     found = {name: [str(value)] for name, value in reading.table["defaults"].items()} | reading.variables
     lengths = {len(values) for values in found.values()} - {1}
@@ -354,13 +378,13 @@ def _holds(wanted: bool | str | list[str], value: str) -> bool:
     return value in wanted
 
 
-def written(reading: Reading, variables: Variables) -> Arguments:
+def written(reading: ForeignCommand, variables: Variables) -> Arguments:
     """Options of ours for one run: (option, value, conditions), of several for the same option the first that holds."""
     found = list(reading.written)
     body = dict(reading.body)
     once = {option for option, _ in found}
     for option, value, *conditions in reading.table["write"]:
-        if option in once or not all(holds(each, variables) for each in conditions):
+        if option in once or not known(value, variables) or not all(holds(each, variables) for each in conditions):
             continue
         once.add(option)
         if option.startswith("body."):

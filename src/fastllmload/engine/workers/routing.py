@@ -35,7 +35,7 @@ def conversations(
     talks = Talks(
         plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies, plan.tools, **graph(plan)
     )
-    return {"numbers": numbers, "talks": talks}
+    return {"numbers": numbers, "talks": talks, **agents(plan)}
 
 
 def graph(plan: Plan) -> dict[str, Any]:
@@ -48,6 +48,19 @@ def graph(plan: Plan) -> dict[str, Any]:
         "first_request": np.append(plan.starts, plan.requests).astype(np.uint32),
         "pieces": plan.pieces,
     }
+
+
+def agents(plan: Plan) -> dict[str, Any]:
+    """Arguments of the reactor: the agent of each request, of plans with graphs; nothing for others."""
+    if plan.edges is None or plan.calls is None:
+        return {}
+    calls = plan.calls
+    chain, parent, place = (calls[name].astype(np.int32) for name in ("chain", "parent", "turn"))
+    order = np.lexsort((place, chain, calls["session"]))
+    same = np.diff(calls["session"][order].astype(np.int64)) == 0
+    last = np.append(~(same & (np.diff(chain[order]) == 0)), True)
+    place[order[last]] = -1 - place[order[last]]
+    return {"chain": chain, "parent": parent, "place": place}
 
 
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:

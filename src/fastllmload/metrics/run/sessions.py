@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import BlockHits, CallGroup, CriticalPath, SessionFigures
+from fastllmload.documents.run import BlockHits, CallGroup, PathShares, SessionFigures
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.distribution.summary import distribution
@@ -259,11 +259,11 @@ def most_in_flight(calls: SentCalls) -> Numbers:
     return found
 
 
-def shares(parts: Floats) -> CriticalPath | None:
+def shares(parts: Floats) -> PathShares | None:
     total = float(parts.sum())
     if total <= 0:
         return None
-    return CriticalPath(**{name: float(ns) / total for name, ns in zip(PARTS, parts.sum(axis=0), strict=True)})
+    return PathShares(**{name: float(ns) / total for name, ns in zip(PARTS, parts.sum(axis=0), strict=True)})
 
 
 def groups(calls: SentCalls, chosen: Populations, name: str) -> tuple[CallGroup, ...]:

@@ -63,7 +63,7 @@ COPIED = 1 << 22  # bytes of complete bodies that are written at once
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenCalls:
     """The calls of a phase: *call* in the graph and the *round* of each; session s has those from *first[s]* on. int64."""
 
     call: Numbers
@@ -78,7 +78,7 @@ class GraphSessions:
         self.workload, self._origin, self._graph, self._warmup = workload, origin, graph, warmup
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._continued = graph.messages is not None or bool((graph.context >= 0).any())
-        self._chosen = Chosen(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(1, np.int64))
+        self._chosen = ChosenCalls(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(1, np.int64))
         self._sent = graph  # what is sent of it, once
         self._ideal: IdealHits | None = None
         self.instants, self._order = graph.start_ns, None
@@ -98,8 +98,9 @@ class GraphSessions:
         if self._order is not None:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
             alone = np.zeros(len(chosen.call), TURN)
-            alone["session"], alone["flags"] = np.arange(len(alone)), LAST_TURN
-            arrays = {EDGES: np.empty(0, EDGE), CALLS: self._calls(chosen), **self._blocks(chosen), **bodies.graph}
+            calls = self._calls(chosen)
+            alone["session"], alone["flags"] = calls["session"], LAST_TURN
+            arrays = {EDGES: np.empty(0, EDGE), CALLS: calls, **self._blocks(chosen), **bodies.graph}
             return replace(bodies, turns=alone, graph=arrays)
         turns, edges = self._turns(chosen)
         if self._continued:
@@ -138,7 +139,7 @@ class GraphSessions:
             raise InputError("output-length-missing", f"call {one} of the trace has no output length; add --osl")
         return output
 
-    def _choose(self, quota: Quota, by_starts: bool, output: Numbers) -> Chosen:
+    def _choose(self, quota: Quota, by_starts: bool, output: Numbers) -> ChosenCalls:
         """*quota* sessions if *by_starts*, or calls at their recorded instants; in a warm-up calls until it is met; else
         all sessions once.
         """
@@ -147,9 +148,9 @@ class GraphSessions:
         if self._order is None:
             return self._sessions(quota.requests if by_starts else self._graph.sessions)
         number, many = np.arange(quota.requests), len(self._order)
-        return Chosen(self._order[number % many], number // many, np.arange(quota.requests + 1))
+        return ChosenCalls(self._order[number % many], number // many, np.arange(quota.requests + 1))
 
-    def _until(self, quota: Quota, output: Numbers) -> Chosen:
+    def _until(self, quota: Quota, output: Numbers) -> ChosenCalls:
         """Calls in the order of the trace until *quota* is met; the last session may be incomplete."""
         graph, number, tokens, prompts = self._graph, 0, 0, 0
         while not quota.met(number, tokens, prompts):
@@ -157,19 +158,19 @@ class GraphSessions:
             number, tokens, prompts = number + 1, tokens + int(output[one]), prompts + int(graph.input[one])
         call, turned = np.arange(number) % len(graph), np.arange(number) // len(graph)
         session = graph.session_of()[call] + turned * graph.sessions
-        return Chosen(call, turned, np.append(np.flatnonzero(np.diff(session, prepend=-1)), number))
+        return ChosenCalls(call, turned, np.append(np.flatnonzero(np.diff(session, prepend=-1)), number))
 
-    def _sessions(self, count: int) -> Chosen:
+    def _sessions(self, count: int) -> ChosenCalls:
         graph, many = self._graph, self._graph.sessions
         sessions = np.arange(count, dtype=np.int64)
         size = np.diff(graph.first_call)[sessions % many]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
         inside = np.arange(int(first[-1])) - np.repeat(first[:-1], size)
-        return Chosen(
+        return ChosenCalls(
             np.repeat(graph.first_call[sessions % many], size) + inside, np.repeat(sessions // many, size), first
         )
 
-    def _turns(self, chosen: Chosen) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
+    def _turns(self, chosen: ChosenCalls) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
         """TURN and EDGE items of the *chosen* calls; times of the trace are divided by its speed, and a warm-up has none."""
         graph, n = self._graph, len(chosen.call)
         factor = 0.0 if self._warmup else 1.0 / self.workload.trace_speed
@@ -190,7 +191,7 @@ class GraphSessions:
         turns["turn"] = level
         return turns, edges
 
-    def _calls(self, chosen: Chosen) -> npt.NDArray[np.void]:
+    def _calls(self, chosen: ChosenCalls) -> npt.NDArray[np.void]:
         graph, call = self._graph, chosen.call
         found = np.zeros(len(call), CALL)
         found["session"] = graph.session_of()[call] + chosen.round * graph.sessions
@@ -204,13 +205,13 @@ class GraphSessions:
         found["blocks"] = 0 if graph.block is None or self._continued else np.diff(graph.first_block)[call]
         return found
 
-    def _ideal_of(self, chosen: Chosen) -> Numbers:
+    def _ideal_of(self, chosen: ChosenCalls) -> Numbers:
         """Tokens in full blocks that an endless cache finds of each call; rounds share nothing with each other."""
         assert self._ideal is not None
         known = self._ideal.whole_tokens  # of fewer sessions than the trace has, these are the first
         return np.where(chosen.call < len(known), known[np.minimum(chosen.call, len(known) - 1)], -1)
 
-    def _blocks(self, chosen: Chosen) -> dict[str, npt.NDArray[np.uint32]]:
+    def _blocks(self, chosen: ChosenCalls) -> dict[str, npt.NDArray[np.uint32]]:
         """BLOCKS of the *chosen* calls; none where prompts are not made of blocks."""
         graph = self._graph
         if graph.block is None or self._continued:
@@ -221,7 +222,7 @@ class GraphSessions:
         block = graph.block[np.repeat(graph.first_block[chosen.call], many) + inside] + of_round
         return {BLOCKS: block.astype(np.uint32)} if int(block.max(initial=0)) < 1 << 32 else {}
 
-    def _conversations(self, chosen: Chosen, turns: npt.NDArray[np.void]) -> ConversationsDescription:
+    def _conversations(self, chosen: ChosenCalls, turns: npt.NDArray[np.void]) -> ConversationsDescription:
         sessions, calls = len(chosen.first) - 1, len(chosen.call)
         later = calls - sessions
         return ConversationsDescription(
@@ -237,7 +238,7 @@ class GraphSessions:
 
     # -- prompts of blocks --------------------------------------------------------------------------------------------
 
-    def _write_blocks(self, path: Path, chosen: Chosen, answers: Numbers, endpoint: Endpoint, model: str) -> Bodies:
+    def _write_blocks(self, path: Path, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str) -> Bodies:
         ids = endpoint.form(self.workload) == "ids"
         table = self._table(ids)
         form = "ids" if ids else "words"
@@ -265,7 +266,7 @@ class GraphSessions:
     # -- prompts of messages ------------------------------------------------------------------------------------------
 
     def _write_messages(
-        self, path: Path, chosen: Chosen, answers: Numbers, turns: npt.NDArray[np.void], edges: npt.NDArray[np.void],
+        self, path: Path, chosen: ChosenCalls, answers: Numbers, turns: npt.NDArray[np.void], edges: npt.NDArray[np.void],
         endpoint: Endpoint, model: str,
     ) -> tuple[Bodies, npt.NDArray[np.void]]:  # fmt: skip
         graph, planned = self._graph, self.workload.history == "planned"
@@ -303,7 +304,7 @@ class GraphSessions:
                     mark_context(edges, context, number, graph.call_id[call])
             return file.bodies(), turns
 
-    def _parts(self, chosen: Chosen, answers: Numbers, endpoint: Endpoint, model: str) -> Iterator[TurnPart]:
+    def _parts(self, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str) -> Iterator[TurnPart]:
         encoder = RequestEncoder(endpoint, model, self.workload)
         maker = ScriptedConversations(self.workload, self._origin, warmup=True)
         own = self._contents(chosen)
@@ -315,7 +316,7 @@ class GraphSessions:
             request = DatasetRequest(where, content, output, extra=extra, input_tokens=int(self._graph.input[call]))
             yield maker.part(encoder, endpoint, ScriptedTurn(request), int(self._graph.context[call] >= 0), 0)
 
-    def _contents(self, chosen: Chosen) -> Iterator[Content]:
+    def _contents(self, chosen: ChosenCalls) -> Iterator[Content]:
         """Messages of the file, or as many words as a call adds."""
         words, seed = self._words("words")
         filler = Filler(words, seed)
@@ -374,17 +375,17 @@ def ideal_rates(graph: CallGraph, cache_blocks: int | None) -> IdealHitRates | N
         return None
     bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks)
     return IdealHitRates(
-        tokens=found.token_rate(),
-        whole_blocks=found.whole_rate(),
-        blocks=found.block_rate(),
+        token_share=found.token_rate(),
+        whole_block_share=found.whole_rate(),
+        block_share=found.block_rate(),
         scope=found.scope,
         block_tokens=graph.block_tokens or None,
         cache_blocks=cache_blocks,
-        tokens_in_cache=None if bounded is None else bounded.token_rate(),
+        cache_token_share=None if bounded is None else bounded.token_rate(),
     )
 
 
-def chosen_edges(graph: CallGraph, chosen: Chosen, session: Numbers, factor: float) -> npt.NDArray[np.void]:
+def chosen_edges(graph: CallGraph, chosen: ChosenCalls, session: Numbers, factor: float) -> npt.NDArray[np.void]:
     """The edges between the *chosen* calls, each in its own copy of a session."""
     n_edges = np.bincount(graph.edge_to, minlength=len(graph))
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_edges)])
@@ -407,12 +408,12 @@ def mark_context(edges: npt.NDArray[np.void], source: int, target: int, call: st
     mine = low + np.flatnonzero((edges["target"][low:high] == target) & (edges["flags"][low:high] & EDGE_START == 0))
     if not len(mine):
         raise InputError(
-            "trace-invalid", f"call {call} of the trace continues a conversation whose last reply it does not wait for"
+            "call-graph-invalid", f"call {call} of the trace continues a conversation whose last reply it does not wait for"
         )
     edges["flags"][mine] |= EDGE_CONTEXT
 
 
-def segments_of(graph: CallGraph, chosen: Chosen) -> Segments:
+def segments_of(graph: CallGraph, chosen: ChosenCalls) -> Segments:
     """The prompts of the *chosen* calls: blocks of the trace, then what only this call has.
 
     Without blocks a prompt is what the previous prompt of its agent began with (*prefix_tokens*), and a rest of its own.
@@ -443,7 +444,7 @@ def segments_of(graph: CallGraph, chosen: Chosen) -> Segments:
     return Segments(first, number, used, np.concatenate([np.full(shared, graph.block_tokens, np.int64), rest]))
 
 
-def grown_segments(graph: CallGraph, prefix_tokens: Numbers, chosen: Chosen) -> Segments:
+def grown_segments(graph: CallGraph, prefix_tokens: Numbers, chosen: ChosenCalls) -> Segments:
     """Prompts that begin as the one before them in their chain did, for *prefix_tokens*."""
     session = np.repeat(np.arange(len(chosen.first) - 1), np.diff(chosen.first))
     latest: dict[tuple[int, int], list[tuple[int, int]]] = {}

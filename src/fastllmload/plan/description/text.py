@@ -121,13 +121,13 @@ def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
 
 
 def ideal_text(found: IdealHitRates) -> str:
-    parts = [f"{found.tokens:.2%} of the prompt tokens" if found.tokens is not None else "none"]
-    if found.whole_blocks is not None and found.whole_blocks != found.tokens:
-        parts.append(f"{found.whole_blocks:.2%} in full blocks")
-    if found.blocks is not None:
-        parts.append(f"{found.blocks:.2%} of the blocks")
-    if found.tokens_in_cache is not None:
-        parts.append(f"{found.tokens_in_cache:.2%} of the tokens with a cache of {found.cache_blocks:,} blocks")
+    parts = [f"{found.token_share:.2%} of the prompt tokens" if found.token_share is not None else "none"]
+    if found.whole_block_share is not None and found.whole_block_share != found.token_share:
+        parts.append(f"{found.whole_block_share:.2%} in full blocks")
+    if found.block_share is not None:
+        parts.append(f"{found.block_share:.2%} of the blocks")
+    if found.cache_token_share is not None:
+        parts.append(f"{found.cache_token_share:.2%} of the tokens with a cache of {found.cache_blocks:,} blocks")
     where = {"file": "", "session": "; blocks are shared within a session only", "chain": "; within an agent only"}
     return ", ".join(parts) + where.get(str(found.scope), "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.mooncake import MooncakeRow, blocks_of
@@ -37,14 +37,15 @@ def read(file: TraceFile) -> CallGraph:
     )
 
 
-def _call(where: str, row: AgenticRow, size: int) -> Call:
+def _call(where: str, row: AgenticRow, size: int) -> TracedCall:
     chain = row.request_id if row.session_id is None else row.session_id
     prompt, answer = row.prompt_tokens(size, where), tokens(row.output_length, where, "output_length")
-    call = Call(str(row.request_id), where, str(chain), prompt, answer, [After(str(one)) for one in row.wait_for])
+    call = TracedCall(str(row.request_id), where, str(chain), prompt, answer, [After(str(one)) for one in row.wait_for])
     at = row.at()
-    call.start_ns = None if at is None else time_ns(at, MILLISECOND, where, "timestamp")
     call.tool_ns = time_ns(row.tool_wait_ms, MILLISECOND, where, "tool_wait_ms")
     call.wait_ns = time_ns(row.wait() or 0, MILLISECOND, where, "delay") + call.tool_ns
+    if at is not None:
+        call.start_ns = time_ns(at, MILLISECOND, where, "timestamp") + (0 if call.after else call.wait_ns)
     call.wait_kind = WaitKind.TOOL if call.tool_ns * 2 >= call.wait_ns > 0 else WaitKind.UNKNOWN
     call.blocks = blocks_of(row, size, where)
     return call

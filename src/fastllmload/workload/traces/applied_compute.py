@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
@@ -20,7 +20,7 @@ class Trajectory(msgspec.Struct):
 
 
 def read(file: TraceFile) -> CallGraph:
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     for number, (where, row) in enumerate(file.rows(Trajectory), 1):
         per_turn = ("assistant_response_length", "tool_call_output_length", "tool_call_latency")
         odd = next((name for name in per_turn if len(getattr(row, name)) != row.num_turns), None)
@@ -34,12 +34,14 @@ def read(file: TraceFile) -> CallGraph:
     return build_graph("applied-compute", file.sha256, calls, notes=notes)
 
 
-def _calls(where: str, session: str, row: Trajectory) -> list[Call]:
+def _calls(where: str, session: str, row: Trajectory) -> list[TracedCall]:
     prompt, shared = tokens(row.input_prompt_length, where, "input_prompt_length"), 0
     answers = [*row.assistant_response_length, row.final_assistant_response_length]
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     for turn, answer in enumerate(answers):
-        call = Call(f"{session}:{turn}", where, session, prompt, tokens(answer, where, "assistant_response_length"))
+        call = TracedCall(
+            f"{session}:{turn}", where, session, prompt, tokens(answer, where, "assistant_response_length")
+        )
         call.prefix_tokens = shared
         if turn:
             call.after = [After(calls[-1].id)]

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from fastllmload.workload.blocks import block_ids
-from fastllmload.workload.calls import After, Call, build_graph, graph_error
+from fastllmload.workload.calls import After, TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.traces.recorded import overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
@@ -26,11 +26,11 @@ class BailianRow(msgspec.Struct):
 
 def read(file: TraceFile) -> CallGraph:
     """The first chat that continues another one is of the same agent; each further one is a fork, an agent of its own."""
-    calls: dict[str, Call] = {}
+    calls: dict[str, TracedCall] = {}
     continued: set[str] = set()
     for where, row in file.rows(BailianRow):
         name, parent = str(row.chat_id), str(row.parent_chat_id)
-        call = Call(
+        call = TracedCall(
             name, where, name, tokens(row.input_length, where, "input_length"),
             tokens(row.output_length, where, "output_length"), background=False,
         )  # fmt: skip

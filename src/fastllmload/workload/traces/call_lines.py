@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from fastllmload.errors import InputError
 from fastllmload.files import writing
 from fastllmload.workload.blocks import block_ids
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import SCOPES, UNKNOWN, CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
@@ -25,7 +25,7 @@ VERSION = 1
 KINDS = {kind.name.lower(): kind for kind in WaitKind}
 
 
-class Head(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class GraphHead(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """First line. *source*: format of the trace that the graph was read from."""
 
     fastllmload_graph: int
@@ -78,9 +78,9 @@ def is_entry(entry: dict[str, Any]) -> bool:
 
 
 def read(file: TraceFile) -> CallGraph:
-    head, has_head = Head(VERSION), "fastllmload_graph" in file.first_object()
+    head, has_head = GraphHead(VERSION), "fastllmload_graph" in file.first_object()
     if has_head:
-        where, head = file.first(Head) or ("", head)
+        where, head = file.first(GraphHead) or ("", head)
         if head.fastllmload_graph != VERSION:
             stated = head.fastllmload_graph
             raise InputError("dataset-invalid", f"{where}: fastllmload_graph is {stated}; this program reads {VERSION}")
@@ -105,9 +105,9 @@ def read(file: TraceFile) -> CallGraph:
     )
 
 
-def _call(where: str, line: Line) -> Call:
+def _call(where: str, line: Line) -> TracedCall:
     chain = line.chain or line.session or line.id
-    call = Call(
+    call = TracedCall(
         line.id, where, chain, tokens(line.input_tokens, where, "input_tokens"),
         tokens(line.output_tokens, where, "output_tokens"), session=line.session,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def write_graph(graph: CallGraph, path: Path) -> None:
     ):  # fmt: skip
         name = graph.call_id[of]
         after[to].append(Edge(name, wait / SECOND, "start" if from_start else "end") if wait or from_start else name)
-    head = Head(VERSION, graph.name, graph.block_tokens, graph.scope, dict(graph.left_out), list(graph.notes))
+    head = GraphHead(VERSION, graph.name, graph.block_tokens, graph.scope, dict(graph.left_out), list(graph.notes))
     with writing(path) as file:
         file.write(encode(head) + b"\n")
         for session, (low, high) in enumerate(pairwise(graph.first_call.tolist())):

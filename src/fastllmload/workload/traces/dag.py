@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.workload.calls import After, Call, build_graph, graph_error
+from fastllmload.workload.calls import After, TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
@@ -26,7 +26,7 @@ class Fork(msgspec.Struct, forbid_unknown_fields=True):
     background: bool = False
 
 
-class Turn(msgspec.Struct, forbid_unknown_fields=True):
+class DagTurn(msgspec.Struct, forbid_unknown_fields=True):
     messages: list[dict[str, Any]]
     model: str | None = None
     max_tokens: int | None = None
@@ -39,7 +39,7 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
 
 class DagSession(msgspec.Struct, forbid_unknown_fields=True):
     session_id: str
-    turns: list[Turn]
+    turns: list[DagTurn]
     pre_session_spawns: list[str] = []
 
 
@@ -73,14 +73,14 @@ def read(file: TraceFile) -> CallGraph:
     return build_graph("dag", file.sha256, [call for turns in calls.values() for call in turns], notes=notes)
 
 
-def _turns(where: str, session: DagSession) -> list[Call]:
-    found: list[Call] = []
+def _turns(where: str, session: DagSession) -> list[TracedCall]:
+    found: list[TracedCall] = []
     for number, turn in enumerate(session.turns):
         place = f"{where} turn {number}"
         if not turn.messages:
             raise field_error(f"{place}: it has no messages; add one")
         answer = 0 if turn.max_tokens is None else tokens(turn.max_tokens, place, "max_tokens")
-        call = Call(
+        call = TracedCall(
             f"{session.session_id}:{number}", place, session.session_id, 0, answer, messages=turn.messages,
             model=turn.model, tools=turn.tools, extra=turn.extra,
         )  # fmt: skip
@@ -91,7 +91,7 @@ def _turns(where: str, session: DagSession) -> list[Call]:
     return found
 
 
-def _adopt(calls: dict[str, list[Call]], parents: dict[str, str], child: str, parent: str, where: str) -> None:
+def _adopt(calls: dict[str, list[TracedCall]], parents: dict[str, str], child: str, parent: str, where: str) -> None:
     if child not in calls:
         raise graph_error(f"{where}: it starts session {child!r}, which the file does not contain; add it")
     if child in parents:
@@ -104,7 +104,7 @@ def _adopt(calls: dict[str, list[Call]], parents: dict[str, str], child: str, pa
 
 
 def _spawn(
-    calls: dict[str, list[Call]], parents: dict[str, str], spawn: Spawn, name: str, number: int, where: str
+    calls: dict[str, list[TracedCall]], parents: dict[str, str], spawn: Spawn, name: str, number: int, where: str
 ) -> None:
     turns = calls[name]
     join = number + 1 if spawn.join_at is None else spawn.join_at
@@ -126,7 +126,7 @@ def _spawn(
 
 
 def _fork(
-    calls: dict[str, list[Call]], parents: dict[str, str], fork: Fork, name: str, number: int, where: str
+    calls: dict[str, list[TracedCall]], parents: dict[str, str], fork: Fork, name: str, number: int, where: str
 ) -> None:
     turns = calls[name]
     if not fork.background and number + 1 < len(turns):

@@ -10,16 +10,16 @@ from collections import Counter, defaultdict
 import msgspec
 
 from fastllmload.workload.blocks import block_ids
-from fastllmload.workload.calls import Call, build_graph
+from fastllmload.workload.calls import TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
-from fastllmload.workload.traces.recorded import Agent, Spans, link, overlap_notes
+from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
 from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
 
 SCHEMA = "dynamo.request.trace.v1"
 
 
-class Replay(msgspec.Struct):
+class ReplayFacts(msgspec.Struct):
     trace_block_size: int
     input_length: int
     input_sequence_hashes: list[int]
@@ -33,10 +33,10 @@ class Request(msgspec.Struct):
     cached_tokens: int | None = None
     total_time_ms: int | float | None = None
     model: str | None = None
-    replay: Replay | None = None
+    replay: ReplayFacts | None = None
 
 
-class Tool(msgspec.Struct):
+class ToolEvent(msgspec.Struct):
     started_at_unix_ms: int | float
     ended_at_unix_ms: int | float
 
@@ -47,24 +47,24 @@ class Context(msgspec.Struct):
     trajectory_id: str | None = None
 
 
-class Event(msgspec.Struct):
+class TraceEvent(msgspec.Struct):
     """Its payloads of other kinds are skipped unread."""
 
     event_type: str
     schema: str = ""
     agent_context: Context | None = None
     request: Request | None = None
-    tool: Tool | None = None
+    tool: ToolEvent | None = None
 
 
 class Envelope(msgspec.Struct):
-    event: Event
+    event: TraceEvent
 
 
 def read(file: TraceFile) -> CallGraph:
-    agents: dict[str, Agent] = {}
+    agents: dict[str, RecordedAgent] = {}
     parents: dict[str, str] = {}
-    tools: defaultdict[str, Spans] = defaultdict(Spans)
+    tools: defaultdict[str, RecordedSpans] = defaultdict(RecordedSpans)
     left_out: Counter[str] = Counter()
     size = 0
     for where, row in file.rows(Envelope):
@@ -93,7 +93,7 @@ def read(file: TraceFile) -> CallGraph:
             if size < 1:
                 raise field_error(f"{where}: trace_block_size is {size}; write 1 or more")
         name = found.request_id if context.session_id is None else context.session_id
-        agent = agents.setdefault(name, Agent(name))
+        agent = agents.setdefault(name, RecordedAgent(name))
         if context.parent_session_id is not None:
             parents[name] = context.parent_session_id
         call = _call(where, name, found)
@@ -117,12 +117,12 @@ def read(file: TraceFile) -> CallGraph:
     )
 
 
-def _call(where: str, name: str, found: Request) -> Call:
+def _call(where: str, name: str, found: Request) -> TracedCall:
     prompt = found.input_tokens if found.replay is None else found.replay.input_length
     if prompt is None:
         raise field_error(f"{where}: request {found.request_id!r} has no input_tokens; add it")
     answer = tokens(found.output_tokens, where, "output_tokens")
-    call = Call(found.request_id, where, name, tokens(prompt, where, "input_tokens"), answer, model=found.model)
+    call = TracedCall(found.request_id, where, name, tokens(prompt, where, "input_tokens"), answer, model=found.model)
     call.cached = found.cached_tokens
     call.start_ns = time_ns(found.request_received_ms, MILLISECOND, where, "request_received_ms")
     if found.total_time_ms is not None:
@@ -132,7 +132,7 @@ def _call(where: str, name: str, found: Request) -> Call:
     return call
 
 
-def _parents(agents: dict[str, Agent], parents: dict[str, str]) -> list[str]:
+def _parents(agents: dict[str, RecordedAgent], parents: dict[str, str]) -> list[str]:
     """Set the parents that the file contains and that had begun; a sentence on the others."""
     lost = 0
     for name, parent in parents.items():

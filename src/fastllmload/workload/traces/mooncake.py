@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.workload.blocks import block_ids
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.recorded import overlap_notes
@@ -59,14 +59,37 @@ def blocks_of(row: MooncakeRow, size: int, where: str) -> npt.NDArray[Any]:
     if row.hash_ids is not None and row.input_length is not None and len(ids) * size < row.input_length:
         raise field_error(
             f"{where}: {len(ids)} hash_ids of {size} tokens do not cover input_length {row.input_length}; "
-            "correct them or state the block size"
+            "correct one of them"
         )
     return block_ids(ids, where)
 
 
 def read(file: TraceFile) -> CallGraph:
-    size = file.block_tokens or BLOCK
-    rows: dict[str, list[Call]] = {}
+    try:
+        return _read(file, file.block_tokens or BLOCK, [])
+    except InputError:
+        size = None if file.block_tokens is not None else _other_size(file)
+        if size is None:
+            raise
+    return _read(file, size, [f"blocks have {size} tokens, which all rows fit, and not {BLOCK}"])
+
+
+def _other_size(file: TraceFile) -> int | None:
+    """The smallest power of two that is the block size of all rows; None when there is none, and where BLOCK is one."""
+    low, high, told = 1, 1 << 30, 0
+    for _, row in file.rows(MooncakeRow):
+        if row.hash_ids and row.input_length is not None and row.input_length > 0:
+            many = len(row.hash_ids)
+            low = max(low, -(-row.input_length // many))
+            if many > 1:
+                told += 1
+                high = min(high, (row.input_length - 1) // (many - 1))
+    size = 1 << (low - 1).bit_length()
+    return size if told > 1 and size <= high and not low <= BLOCK <= high else None
+
+
+def _read(file: TraceFile, size: int, notes: list[str]) -> CallGraph:
+    rows: dict[str, list[TracedCall]] = {}
     plain, latest = True, -1
     left_out: Counter[str] = Counter()
     for number, (where, row) in enumerate(file.rows(MooncakeRow), 1):
@@ -86,7 +109,7 @@ def read(file: TraceFile) -> CallGraph:
                 )
             latest = start
         plain = plain and row.session_id is None
-        call = Call(
+        call = TracedCall(
             f"{session}.{len(turns)}" if row.session_id is not None else session, where, session, prompt, answer
         )
         call.start_ns, call.blocks = start, blocks_of(row, size, where)
@@ -94,7 +117,7 @@ def read(file: TraceFile) -> CallGraph:
         turns.append(call)
     calls = [call for turns in rows.values() for call in turns]
     gaps = sum(_follow(turns) for turns in rows.values())
-    notes = overlap_notes(Counter(), gaps)
+    notes += overlap_notes(Counter(), gaps)
     if not plain:
         notes.append(_reading(file, rows, size))
     return build_graph(
@@ -102,7 +125,7 @@ def read(file: TraceFile) -> CallGraph:
     )
 
 
-def _follow(turns: list[Call]) -> int:
+def _follow(turns: list[TracedCall]) -> int:
     """Set what each of *turns* waits for; returns how many waits had to be taken from instants of starts."""
     gaps = 0
     turns[0].wait_ns = 0
@@ -127,7 +150,7 @@ def _follow(turns: list[Call]) -> int:
 # -- whole prompts or additions ----------------------------------------------------------------------------------------
 
 
-def _reading(file: TraceFile, sessions: dict[str, list[Call]], size: int) -> str:
+def _reading(file: TraceFile, sessions: dict[str, list[TracedCall]], size: int) -> str:
     """Make later rows additions if they are; the sentence that says which. InputError when it cannot be known."""
     pairs = [pair for turns in sessions.values() for pair in pairwise(turns)]
     reading, why = file.prompts, "as stated"
@@ -140,7 +163,7 @@ def _reading(file: TraceFile, sessions: dict[str, list[Call]], size: int) -> str
     return f"rows of a session are whole prompts: {why}"
 
 
-def _detected(pairs: list[tuple[Call, Call]], size: int) -> tuple[str, str]:
+def _detected(pairs: list[tuple[TracedCall, TracedCall]], size: int) -> tuple[str, str]:
     if not pairs:
         return "whole", "each session has one row"
     grown = sum(1 for before, call in pairs if _grows(before, call, size))
@@ -156,7 +179,7 @@ def _detected(pairs: list[tuple[Call, Call]], size: int) -> tuple[str, str]:
     )
 
 
-def _grows(before: Call, call: Call, size: int) -> bool:
+def _grows(before: TracedCall, call: TracedCall, size: int) -> bool:
     """Whether *call* begins with all full blocks of *before*."""
     if before.blocks is None or call.blocks is None:
         return False
@@ -164,7 +187,7 @@ def _grows(before: Call, call: Call, size: int) -> bool:
     return len(full) > 0 and bool(np.array_equal(call.blocks[: len(full)], full))
 
 
-def _begins_alike(before: Call, call: Call) -> bool:
+def _begins_alike(before: TracedCall, call: TracedCall) -> bool:
     if before.blocks is None or call.blocks is None or not len(before.blocks) or not len(call.blocks):
         return False
     return bool(before.blocks[0] == call.blocks[0])

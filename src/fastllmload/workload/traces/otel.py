@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.workload.calls import Call, build_graph
+from fastllmload.workload.calls import TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, Message, WaitKind
 from fastllmload.workload.request import field_error
-from fastllmload.workload.traces.recorded import Agent, Spans, link, overlap_notes
-from fastllmload.workload.traces.spans import Span, read_spans
+from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
+from fastllmload.workload.traces.spans import OtelSpan, read_spans
 from fastllmload.workload.traces.trace_file import TraceFile
 
 CALLS = ("chat", "text_completion", "generate_content")
@@ -25,7 +25,7 @@ TOOL, AGENT = "execute_tool", "invoke_agent"
 
 
 def read(file: TraceFile) -> CallGraph:
-    sessions: dict[str, list[Span]] = {}
+    sessions: dict[str, list[OtelSpan]] = {}
     first_of: dict[str, str] = {}  # the trace that a conversation began with
     spans = read_spans(file)
     for span in spans:
@@ -36,7 +36,7 @@ def read(file: TraceFile) -> CallGraph:
         sessions.setdefault(first_of.get(span.trace, span.trace), []).append(span)
     rules: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     for name, found in sessions.items():
         session = _Session(name, found)
         session.link(rules)
@@ -52,13 +52,13 @@ def read(file: TraceFile) -> CallGraph:
 class _Session:
     """The agents of one session, with their calls."""
 
-    def __init__(self, name: str, spans: list[Span]) -> None:
+    def __init__(self, name: str, spans: list[OtelSpan]) -> None:
         self._name = name
         self._spans = {(span.trace, span.id): span for span in spans}
-        self.agents: dict[str, Agent] = {}
+        self.agents: dict[str, RecordedAgent] = {}
         self.left_out: Counter[str] = Counter()
-        self._tools: defaultdict[str, Spans] = defaultdict(Spans)
-        self._issuer: dict[str, Call] = {}  # the call whose answer has the tool call
+        self._tools: defaultdict[str, RecordedSpans] = defaultdict(RecordedSpans)
+        self._issuer: dict[str, TracedCall] = {}  # the call whose answer has the tool call
         for span in spans:
             if span.operation == TOOL:
                 self._tools[self._agent_of(span)].append((span.start_ns, span.end_ns))
@@ -68,7 +68,7 @@ class _Session:
             if span.operation == AGENT and (agent := self.agents.get(f"{span.trace}/{span.id}")) is not None:
                 self._set_parent(agent, span)
 
-    def _around(self, span: Span) -> Iterator[Span]:
+    def _around(self, span: OtelSpan) -> Iterator[OtelSpan]:
         """The spans around *span*, from the innermost."""
         seen = {span.id}
         while (outer := self._spans.get((span.trace, span.parent))) is not None and outer.id not in seen:
@@ -76,11 +76,11 @@ class _Session:
             yield outer
             span = outer
 
-    def _agent_of(self, span: Span) -> str:
+    def _agent_of(self, span: OtelSpan) -> str:
         inner = next((one for one in self._around(span) if one.operation == AGENT), None)
         return span.trace if inner is None else f"{inner.trace}/{inner.id}"
 
-    def _add(self, span: Span) -> None:
+    def _add(self, span: OtelSpan) -> None:
         if span.failed:
             self.left_out["failed calls"] += 1
             return
@@ -91,16 +91,16 @@ class _Session:
             self.left_out["calls without tokens or messages"] += 1
             return
         name = self._agent_of(span)
-        call = Call(f"{span.trace}/{span.id}", span.where, name, prompt, answer, session=self._name)
+        call = TracedCall(f"{span.trace}/{span.id}", span.where, name, prompt, answer, session=self._name)
         call.start_ns, call.end_ns, call.messages = span.start_ns, span.end_ns, messages
         call.model = span.text("gen_ai.request.model", "gen_ai.response.model")
         call.tools = _tools(span.structure("gen_ai.tool.definitions"))
         call.cached = span.count("gen_ai.usage.cache_read.input_tokens")
         for one in _tool_calls(span.structure("gen_ai.output.messages")):
             self._issuer[one] = call
-        self.agents.setdefault(name, Agent(name)).calls.append(call)
+        self.agents.setdefault(name, RecordedAgent(name)).calls.append(call)
 
-    def _set_parent(self, agent: Agent, span: Span) -> None:
+    def _set_parent(self, agent: RecordedAgent, span: OtelSpan) -> None:
         """The nearest agent around *span* that had begun to call before; none when there is none."""
         names = [f"{one.trace}/{one.id}" for one in self._around(span) if one.operation == AGENT]
         outer = (self.agents.get(name) for name in [*names, span.trace])
@@ -122,19 +122,13 @@ class _Session:
                 if agent.parent is None:
                     call.parent = ""
                 own = [before[one.call] for one in call.after if one.call in before and not one.from_start]
-                ran = [self._ran(agent.name, one, call) for one in own]
+                ran = [self._tools[agent.name].within(one.start_ns or 0, call.start_ns or 0) for one in own]
                 rules["tool"] += sum(ran)
                 rules["time"] += len(own) - sum(ran)
                 if own or call.after:
                     self._classify(call, any(ran))
 
-    def _ran(self, agent: str, before: Call, call: Call) -> bool:
-        """Whether a tool of *agent* began after the start of *before* and ended by the start of *call*."""
-        low, high = before.start_ns, call.start_ns
-        assert low is not None and high is not None
-        return any(low <= start and end <= high for start, end in self._tools[agent])
-
-    def _classify(self, call: Call, ran: bool) -> None:
+    def _classify(self, call: TracedCall, ran: bool) -> None:
         assert call.start_ns is not None
         call.tool_ns = self._tools[call.chain].inside(call.start_ns - call.wait_ns, call.start_ns)
         if call.wait_kind:
@@ -148,7 +142,7 @@ class _Session:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def _messages(span: Span) -> list[Message] | None:
+def _messages(span: OtelSpan) -> list[Message] | None:
     """The messages of the prompt in OpenAI's form; None where they are not recorded."""
     found = span.structure("gen_ai.input.messages")
     if found is None:

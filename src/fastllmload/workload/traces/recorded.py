@@ -8,26 +8,28 @@ due that long after the start of the one before.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice, takewhile
 
-from fastllmload.workload.calls import After, Call
+from fastllmload.workload.calls import After, TracedCall
 from fastllmload.workload.graph import WaitKind
 
 
 @dataclass(eq=False)
-class Agent:
+class RecordedAgent:
     """A chain of *calls*, each with its start, maybe its end. *spawner*: the parent's call that is known to have spawned it.
 
     *joined* False: no call waits for it, whatever the times say.
     """
 
     name: str
-    parent: Agent | None = None
+    parent: RecordedAgent | None = None
     joined: bool = True
-    spawner: Call | None = None
-    calls: list[Call] = field(default_factory=list)
+    spawner: TracedCall | None = None
+    calls: list[TracedCall] = field(default_factory=list)
 
     def first_ns(self) -> int:
         """Start of its first call."""
@@ -38,21 +40,43 @@ class Agent:
         return max(_end(call) for call in self.calls)
 
 
-class Spans(list[tuple[int, int]]):
+class RecordedSpans:
     """Starts and ends of tools, which may overlap."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int]] = []
+        self._latest: list[int] = []  # the latest end up to each span, in order of starts
+
+    def append(self, span: tuple[int, int]) -> None:
+        self._found.append(span)
+        self._latest = []
 
     def inside(self, low: int, high: int) -> int:
         """ns between *low* and *high* in which at least one of them ran."""
+        self._sort()
         total, at = 0, low
-        for start, end in sorted(self):
+        for start, end in islice(self._found, bisect_right(self._latest, low), None):
+            if start >= high:
+                break
             begins, ends = max(start, at), min(end, high)
             if ends > begins:
                 total += ends - begins
                 at = ends
         return total
 
+    def within(self, low: int, high: int) -> bool:
+        """Whether one of them began and ended between *low* and *high*."""
+        self._sort()
+        begun = islice(self._found, bisect_left(self._found, (low, low)), None)
+        return any(end <= high for _, end in takewhile(lambda span: span[0] <= high, begun))
 
-def link(agents: Sequence[Agent], by_time: bool = False) -> Counter[str]:
+    def _sort(self) -> None:
+        if not self._latest:
+            self._found.sort()
+            self._latest = list(accumulate((end for _, end in self._found), max))
+
+
+def link(agents: Sequence[RecordedAgent], by_time: bool = False) -> Counter[str]:
     """Set `after`, `wait_ns` and `parent` of all calls; returns the number of edges by rule: chain, spawn, join, time,
     overlap, and unjoined
     agents. *by_time*: an agent without a parent follows the calls of all agents that had ended, else it is a root.
@@ -61,16 +85,13 @@ def link(agents: Sequence[Agent], by_time: bool = False) -> Counter[str]:
     found: dict[int, list[After]] = {}
     for agent in agents:
         agent.calls.sort(key=_start)
-        latest = -1  # end of the calls before the previous one
-        for number, call in enumerate(agent.calls):
-            before = agent.calls[number - 1] if number else None
-            if before is not None and latest <= _start(before) and _end(before) <= _start(call):
-                ended = [before]
-            else:
-                ended = _ended(agent.calls[:number], _start(call))
+        live: list[TracedCall] = []  # the earlier calls that a later one can follow
+        before = None
+        for call in agent.calls:
+            ended = _ended(live, _start(call))
             found[id(call)] = _edges(call, ended, before, "chain", rules)
-            if before is not None:
-                latest = max(latest, _end(before))
+            live = [*(one for one in live if one in ended or _end(one) > _start(call)), call]
+            before = call
     everything = sorted((call for agent in agents for call in agent.calls), key=_start) if by_time else []
     for agent in agents:
         if not agent.calls:
@@ -91,7 +112,7 @@ def link(agents: Sequence[Agent], by_time: bool = False) -> Counter[str]:
     return rules
 
 
-def _spawn(agent: Agent, parent: Agent, found: dict[int, list[After]], rules: Counter[str]) -> None:
+def _spawn(agent: RecordedAgent, parent: RecordedAgent, found: dict[int, list[After]], rules: Counter[str]) -> None:
     """The edges into the first call of *agent*, and from its last calls to the call of *parent* that waits for it."""
     first = agent.calls[0]
     started = [call for call in parent.calls if _start(call) <= _start(first)]
@@ -116,7 +137,9 @@ def _spawn(agent: Agent, parent: Agent, found: dict[int, list[After]], rules: Co
     joins.wait_kind = WaitKind.AGENT
 
 
-def _edges(call: Call, ended: Iterable[Call], before: Call | None, rule: str, rules: Counter[str]) -> list[After]:
+def _edges(
+    call: TracedCall, ended: Iterable[TracedCall], before: TracedCall | None, rule: str, rules: Counter[str]
+) -> list[After]:
     """After all of *ended*, or (none) as long after the start of *before* as recorded."""
     edges = [After(one.id) for one in ended]
     if not edges and before is not None:
@@ -125,7 +148,7 @@ def _edges(call: Call, ended: Iterable[Call], before: Call | None, rule: str, ru
     return edges
 
 
-def _ended(calls: Sequence[Call], at: int) -> list[Call]:
+def _ended(calls: Sequence[TracedCall], at: int) -> list[TracedCall]:
     """Those of *calls* that had ended at the instant *at* and were not over before another of them began."""
     over = [call for call in calls if _end(call) <= at]
     if not over:
@@ -134,12 +157,12 @@ def _ended(calls: Sequence[Call], at: int) -> list[Call]:
     return [call for call in over if call is newest or _end(call) > _start(newest)]
 
 
-def _start(call: Call) -> int:
+def _start(call: TracedCall) -> int:
     assert call.start_ns is not None
     return call.start_ns
 
 
-def _end(call: Call) -> int:
+def _end(call: TracedCall) -> int:
     return _start(call) if call.end_ns is None else call.end_ns
 
 

@@ -6,33 +6,33 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.traces.trace_file import TraceFile
 
 OUTPUT = 220  # tokens of each answer in SGLang's benchmark
 
 
-class Round(msgspec.Struct):
+class SglangRound(msgspec.Struct):
     messages: list[dict[str, Any]]
 
 
-class Document(msgspec.Struct):
-    conversations: list[list[Round]]
+class SglangTrace(msgspec.Struct):
+    conversations: list[list[SglangRound]]
 
 
 def read(file: TraceFile) -> CallGraph:
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     empty = 0
-    for where, document in file.objects(Document):
+    for where, document in file.objects(SglangTrace):
         for number, rounds in enumerate(document.conversations, 1):
-            before: Call | None = None
+            before: TracedCall | None = None
             for turn, one in enumerate(rounds, 1):
                 if not one.messages:
                     empty += 1
                     continue
                 place = f"{where} conversation {number} turn {turn}"
-                call = Call(f"{number}:{turn}", place, str(number), 0, OUTPUT, messages=one.messages, due_ns=0)
+                call = TracedCall(f"{number}:{turn}", place, str(number), 0, OUTPUT, messages=one.messages, due_ns=0)
                 if before is not None:
                     call.due_ns, call.after, call.context = None, [After(before.id)], before.id
                 before = call

@@ -18,7 +18,7 @@ FAILED = (2, "2", "ERROR", "STATUS_CODE_ERROR", "error")
 
 
 @dataclass(slots=True)
-class Span:
+class OtelSpan:
     where: str
     trace: str
     id: str
@@ -62,7 +62,7 @@ class Span:
             raise field_error(f"{self.where}: {name} is not JSON: {problem}") from None
 
 
-def read_spans(file: TraceFile) -> list[Span]:
+def read_spans(file: TraceFile) -> list[OtelSpan]:
     return [
         _span(where, found) for where, entry in file.objects(dict[str, Any]) for where, found in _entries(where, entry)
     ]
@@ -89,7 +89,7 @@ def _list(where: str, entry: Any, name: str) -> list[Json]:
     return found
 
 
-def _span(where: str, entry: Json) -> Span:
+def _span(where: str, entry: Json) -> OtelSpan:
     context = entry.get("context") if isinstance(entry.get("context"), dict) else {}
     named = {**(context or {}), **entry}
     ids = [str(named.get(one) or named.get(other) or "") for one, other in (
@@ -102,7 +102,7 @@ def _span(where: str, entry: Json) -> Span:
         raise field_error(f"{where}: end_time is {(start - end) / 1e9:g} s before start_time; correct one of them")
     status = entry.get("status")
     code = status.get("code", status.get("status_code")) if isinstance(status, dict) else status
-    return Span(
+    return OtelSpan(
         where, ids[0], ids[1], ids[2] or str(named.get("parent_id") or ""), str(entry.get("name", "")), start, end,
         code in FAILED, _attributes(where, entry.get("attributes", {})),
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _attributes(where: str, found: Any) -> Json:
     if isinstance(found, list):
         try:
             return {one["key"]: _typed(one["value"]) for one in found}
-        except (TypeError, KeyError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             pass
     raise field_error(
         f"{where}: attributes is {format_value(found)}, neither an object nor OTLP's array of key and value"

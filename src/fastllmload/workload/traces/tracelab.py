@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from fastllmload.workload.calls import Call, build_graph
+from fastllmload.workload.calls import TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
-from fastllmload.workload.traces.recorded import Agent, Spans, link, overlap_notes
+from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
 from fastllmload.workload.traces.trace_file import TraceFile, moment_ns, tokens
 
 INPUT, OUTPUT = ("user_message", "tool_result"), ("reasoning", "text", "tool_call")
@@ -34,7 +34,7 @@ class RoundTool(msgspec.Struct):
     result_at: str | None = None
 
 
-class Round(msgspec.Struct):
+class TraceLabRound(msgspec.Struct):
     session_id: str
     input_tokens_total: int
     output_tokens: int
@@ -54,17 +54,17 @@ class _Spawner:
 
     start: int
     end: int
-    of: Agent
+    of: RecordedAgent
 
 
 def read(file: TraceFile) -> CallGraph:
-    agents: dict[str, Agent] = {}
-    tools: defaultdict[str, Spans] = defaultdict(Spans)
+    agents: dict[str, RecordedAgent] = {}
+    tools: defaultdict[str, RecordedSpans] = defaultdict(RecordedSpans)
     spawners: defaultdict[Owner, list[_Spawner]] = defaultdict(list)
     owners: dict[str, Owner] = {}
     seen: set[str] = set()
     left_out: Counter[str] = Counter()
-    for where, row in file.rows(Round):
+    for where, row in file.rows(TraceLabRound):
         if row.trace_key is not None and row.trace_key in seen:
             left_out["duplicates of a trace_key"] += 1
             continue
@@ -73,7 +73,7 @@ def read(file: TraceFile) -> CallGraph:
         if call is None or min(row.input_tokens_total, row.output_tokens) < 1:
             left_out["without input event" if call is None else "without a prompt or an answer"] += 1
             continue
-        agent = agents.setdefault(row.session_id, Agent(row.session_id))
+        agent = agents.setdefault(row.session_id, RecordedAgent(row.session_id))
         owners[row.session_id] = owner = row.provider, row.user, row.project
         call.id = f"{row.session_id}:{len(agent.calls)}"
         agent.calls.append(call)
@@ -96,7 +96,7 @@ def read(file: TraceFile) -> CallGraph:
     return build_graph("tracelab", file.sha256, calls, left_out=left_out, notes=notes)
 
 
-def _call(where: str, row: Round) -> Call | None:
+def _call(where: str, row: TraceLabRound) -> TracedCall | None:
     """None where no input event is recorded."""
     given = [(moment_ns(one.timestamp, where, "timestamp"), one.event_type) for one in row.timing_events]
     inputs = [one for one in given if one[1] in INPUT]
@@ -107,7 +107,7 @@ def _call(where: str, row: Round) -> Call | None:
     if not 0 <= row.prefix_tokens <= prompt:
         raise field_error(f"{where}: prefix_tokens is {row.prefix_tokens}; write 0 to input_tokens_total, {prompt}")
     answer = tokens(row.output_tokens, where, "output_tokens")
-    call = Call("", where, row.session_id, prompt, answer, model=row.model, prefix_tokens=row.prefix_tokens)
+    call = TracedCall("", where, row.session_id, prompt, answer, model=row.model, prefix_tokens=row.prefix_tokens)
     call.start_ns = start
     call.end_ns = max((at for at, event in given if event in OUTPUT and at >= start), default=None)
     call.wait_kind = WaitKind.USER if kind == "user_message" else WaitKind.TOOL
@@ -115,7 +115,7 @@ def _call(where: str, row: Round) -> Call | None:
 
 
 def _find_parents(
-    agents: dict[str, Agent], spawners: dict[Owner, list[_Spawner]],
+    agents: dict[str, RecordedAgent], spawners: dict[Owner, list[_Spawner]],
     owners: dict[str, Owner],
 ) -> int:  # fmt: skip
     """Set the parent of each agent within a tool call of another one, the shortest such call; returns how many."""

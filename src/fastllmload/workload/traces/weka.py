@@ -13,10 +13,10 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.workload.blocks import block_ids
-from fastllmload.workload.calls import Call, build_graph, graph_error
+from fastllmload.workload.calls import TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
-from fastllmload.workload.traces.recorded import Agent, link, overlap_notes
+from fastllmload.workload.traces.recorded import RecordedAgent, link, overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 
 EMPTY = "without a prompt or an answer"
@@ -71,7 +71,7 @@ class _Sessions:
     """The calls of all sessions of a file, and what was assumed."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[TracedCall] = []
         self.size = 0
         self.scope: str | None = None
         self.rules: Counter[str] = Counter()
@@ -89,7 +89,7 @@ class _Sessions:
                 "hash_id_scope", session.hash_id_scope)  # fmt: skip
             raise field_error(f"{where}: {name} is {value!r}, unlike that of the sessions before; split the file")
         self.size, self.scope = session.block_size, scope
-        main = Agent(str(session.id))
+        main = RecordedAgent(str(session.id))
         agents = [main]
         self._fill(main, session.requests, 0, where, agents, str(session.id))
         self.rules += link(agents)
@@ -100,7 +100,13 @@ class _Sessions:
             self.calls += agent.calls
 
     def _fill(
-        self, agent: Agent, requests: list[WekaRequest], offset: int, where: str, agents: list[Agent], session: str
+        self,
+        agent: RecordedAgent,
+        requests: list[WekaRequest],
+        offset: int,
+        where: str,
+        agents: list[RecordedAgent],
+        session: str,
     ) -> None:
         """Add *requests* to *agent*, and its sub-agents to *agents*. *offset*: ns to add to their times."""
         before: WekaRequest | None = None
@@ -126,8 +132,8 @@ class _Sessions:
                 before = row
         self._ends(agent, requests)
 
-    def _call(self, agent: Agent, row: WekaRequest, at: int, where: str, session: str) -> Call:
-        call = Call(f"{agent.name}:{len(agent.calls)}", where, agent.name, row.input, row.out, session=session)
+    def _call(self, agent: RecordedAgent, row: WekaRequest, at: int, where: str, session: str) -> TracedCall:
+        call = TracedCall(f"{agent.name}:{len(agent.calls)}", where, agent.name, row.input, row.out, session=session)
         call.start_ns, call.model = at, row.model
         if row.api_time is not None:
             call.end_ns = at + time_ns(row.api_time, SECOND, where, "api_time")
@@ -141,7 +147,7 @@ class _Sessions:
             )
         return call
 
-    def _ends(self, agent: Agent, requests: list[WekaRequest]) -> None:
+    def _ends(self, agent: RecordedAgent, requests: list[WekaRequest]) -> None:
         """Where an end is not recorded, it follows from the think time of the next request."""
         thought = [row.think_time for row in requests if row.type != "subagent" and min(row.input, row.out) > 0]
         for (before, call), think in zip(pairwise(agent.calls), thought[1:], strict=False):
@@ -154,7 +160,9 @@ class _Sessions:
                 end = call.start_ns - round(think * SECOND)
                 before.end_ns = end if end >= before.start_ns else None
 
-    def _spawn(self, parent: Agent, row: WekaRequest, at: int, where: str, agents: list[Agent], session: str) -> None:
+    def _spawn(
+        self, parent: RecordedAgent, row: WekaRequest, at: int, where: str, agents: list[RecordedAgent], session: str
+    ) -> None:
         name = row.agent_id or f"agent_{len(agents)}"
         if not parent.calls:
             raise graph_error(
@@ -169,7 +177,7 @@ class _Sessions:
         while full in taken:
             copies += 1
             full = f"{name}~{copies}"
-        child = Agent(full, parent, joined=row.status != "async_launched")
+        child = RecordedAgent(full, parent, joined=row.status != "async_launched")
         relative = time_ns(row.requests[0].t, SECOND, f"{where} request 1", "t") + ROUNDING < at
         self.relative += relative
         agents.append(child)

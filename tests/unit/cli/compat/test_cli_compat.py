@@ -18,6 +18,7 @@ from fastllmload.cli.compat.translate import tool_names, tool_table, translate
 from fastllmload.cli.main import main
 from fastllmload.cli.options.table import config_names
 from fastllmload.engine import run as engine_run
+from fastllmload.errors import InputError
 from fastllmload.settings import RunSettings
 from fastllmload.sweep import run as sweep_run
 
@@ -153,6 +154,15 @@ def test_sglangs_ratio_means_something_else(sent: list[RunSettings]) -> None:
     assert (target.urls, target.endpoint_type) == (("http://127.0.0.1:30000",), "sglang-generate")
 
 
+def test_sglangs_sampling(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("sglang", "--model", "m", "--dataset-name", "random", "--return-logprob", "--top-p", "0.9")
+    workload = settings_of(sent, *words, "--temperature", "0.5").workload
+    assert json.loads(workload.extra_body or "") == {"return_logprob": True, "sampling_params": {"top_p": 0.9}}
+    assert workload.temperature == 0.5
+    assert settings_of(sent, *words).workload.temperature == 0
+    assert "--top-p 0.9: ignored" in capsys.readouterr().err
+
+
 def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     workload = settings_of(sent, "aiperf", "profile", "-m", "m", "--streaming").workload
     assert json.loads(workload.extra_body or "") == {"max_tokens": None} and not workload.ignore_eos
@@ -162,6 +172,23 @@ def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     assert settings.workload.osl == "normal:9,2" and not settings.workload.streaming
     assert settings.output.goodput == (("ttft_any", 200), ("e2el", 900))
     assert settings.load.concurrency == 1 and settings.load.num_requests == 10
+
+
+def test_a_trace_of_aiperf_has_its_own_instants(sent: list[RunSettings]) -> None:
+    words = (
+        "aiperf",
+        "profile",
+        "-m",
+        "m",
+        "--input-file",
+        "mooncake.jsonl",
+        "--custom-dataset-type",
+        "mooncake_trace",
+    )
+    settings = settings_of(sent, *words, "--fixed-schedule-start-offset", "1000", "--synthesis-speedup-ratio", "2")
+    assert (settings.load.rate, settings.load.concurrency, settings.load.num_requests) == (None, None, None)
+    assert (settings.workload.trace_from, settings.workload.trace_speed) == (1.0, 2.0)
+    assert settings_of(sent, *words, "--no-fixed-schedule", "--request-rate", "4").load.rate == 4
 
 
 def test_several_values_are_several_runs(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +232,7 @@ def test_print_runs_nothing_and_shows_no_key(sent: list[RunSettings], capsys: py
     ("words", "code"),
     [([], "usage"), (["wrk", "-t2"], "choice-unknown"), (["vllm bench 'serve"], "usage"),
      ([*VLLM, "--port"], "option-value-missing"), ([*VLLM, "--header", "x"], "header-invalid"),
-     ([*VLLM, "--goodput", "ttft"], "value-invalid")],
+     ([*VLLM, "--help"], "usage"), ([*VLLM, "--goodput", "ttft"], "value-invalid")],
 )  # fmt: skip
 def test_what_cannot_be_read(
     words: list[str], code: str, sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
@@ -221,13 +248,41 @@ def test_a_table_names_options_of_ours(name: str) -> None:
     named = {option for option, *_ in table["write"] if not option.startswith("body.")}
     for entry in table["options"].values():
         told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
-        named |= {word for word in told.split() if word.startswith("--")}
+        named |= {word for word in told.split() if word.startswith("--")} if told.startswith("--") else set()
         if isinstance(entry, dict):
             assert entry.keys() & {"to", "as", "convert", "body", "harmless", "cannot", "changes"}, entry
     assert named - ours == set()
+
+
+@pytest.mark.parametrize("name", tool_names())
+def test_no_value_of_an_option_is_a_bug(name: str) -> None:
+    """Each option of a table with any value is translated, or refused with a sentence."""
+    table = tool_table(name)
+    refused = 0
+    for option in table["options"]:
+        for values in (
+            (),
+            ("1",),
+            ("0",),
+            ("inf",),
+            ("-1",),
+            ("a b",),
+            ("x=1",),
+            ("{}",),
+            ("[1]",),
+            ("1,2",),
+            ("1", "2"),
+        ):
+            try:
+                assert translate([name, option, *values], {}).commands
+            except InputError:
+                refused += 1
+    assert refused > 0
 
 
 def test_expressions() -> None:
     assert filled("uniform:{max(1, floor(a * b))},{a}", {"a": "10", "b": "0.25"}) == "uniform:2,10"
     with raises_code("number-invalid", "a is 'x'"):
         filled("{a + 1}", {"a": "x"})
+    with raises_code("number-invalid", "a 0"):
+        filled("{1 / a}", {"a": "0"})
