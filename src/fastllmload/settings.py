@@ -82,9 +82,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     trace_from: float = 0.0  # where in the trace to start
     trace_to: float | None = None  # where in the trace to end; None: at its end
     trace_loop: bool = False
-    trace_timing: str = "dependent"  # calls of sessions follow the replies that they wait for; or recorded: their instants
+    trace_timing: str = (
+        "dependent"  # calls of sessions follow the replies that they wait for; or recorded: their instants
+    )
     trace_prompts: str = "auto"  # what rows of one session are: whole prompts, or delta (additions); auto: found out
-    cache_blocks: int | None = None  # of the cache for which the ideal hit rate is also computed; None: only one without end
+    cache_blocks: int | None = (
+        None  # of the cache for which the ideal hit rate is also computed; None: only one without end
+    )
     prefix_len: int = 0  # of the shared prefix of prompts; 0: none
     num_prefixes: int = 1  # different shared prefixes
     prefix_share: float = 1.0  # share of the requests that start with a shared prefix; the others have their own

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agentic_traces import BLOCK, Row, write_trace
+from support.agentic_traces import BLOCK, Row, write_trace
 from truth_bench import Measured, measure, until_quiet
 
 from fastllmload.records.layout import OK

@@ -31,6 +31,7 @@ from fastllmload.documents.plan import (
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
+from fastllmload.plan.conversations.turns import line_edges
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import (
     BODIES,
@@ -38,8 +39,6 @@ from fastllmload.plan.plan import (
     CALLS,
     CLIENT,
     CLIENT_ROW,
-    EDGE,
-    EDGE_CONTEXT,
     EDGES,
     FOLLOWS,
     LAST_TURN,
@@ -242,14 +241,6 @@ def merged_edges(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None
         found.append(edges)
     joined = np.concatenate(found)
     return joined[np.lexsort((joined["target"], joined["source"]))]
-
-
-def line_edges(turns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The edges of conversations in which each turn follows the one before it."""
-    source = np.flatnonzero(turns["flags"] & LAST_TURN == 0)
-    edges = np.zeros(len(source), EDGE)
-    edges["source"], edges["target"], edges["flags"] = source, source + 1, EDGE_CONTEXT
-    return edges
 
 
 def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:

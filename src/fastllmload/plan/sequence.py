@@ -48,6 +48,12 @@ def write_sequence(
 
     InputError for conversations with a planned history, HostLimitError for a full disk.
     """
+    if plan.edges is not None:
+        raise InputError(
+            "option-not-applicable",
+            "the sequence of a plan of sessions is its trace: give --workload and --dataset-path with --sequence, and no "
+            "--class and no saved plan",
+        )
     if plan.turns is not None and ((plan.turns["turn"] > 0) & (plan.turns["flags"] & STITCHED == 0)).any():
         raise InputError(
             "output-length-missing",

@@ -76,6 +76,9 @@ EVERY_OPTION = {
     "trace-from": ("1m", "workload.trace_from", 60.0),
     "trace-to": ("2m", "workload.trace_to", 120.0),
     "trace-loop": (True, "workload.trace_loop", True),
+    "trace-timing": ("recorded", "workload.trace_timing", "recorded"),
+    "trace-prompts": ("delta", "workload.trace_prompts", "delta"),
+    "cache-blocks": ("4k", "workload.cache_blocks", 4000),
     "isl": ("256", "workload.isl", "256"),
     "osl": ("uniform:1,9", "workload.osl", "uniform:1,9"),
     "tokenizer": ("none", "workload.tokenizer", "none"),
@@ -157,6 +160,10 @@ COMPANIONS = {  # options that an option requires
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to"), TRACE),
     "trace-loop": [*TRACE, "--duration", "9"],
+    **{
+        name: ["--workload", "weka", "--dataset-path", "f"]
+        for name in ("trace-timing", "trace-prompts", "cache-blocks")
+    },
     "concurrency": [],
     "plan": [],
     "ray": ["--rate", "1", "-u", "http://h"],

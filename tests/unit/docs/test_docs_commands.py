@@ -52,6 +52,17 @@ FILES = {
         ]
     ),
     "server.toml": EXAMPLE,
+    "sessions.jsonl": "".join(
+        json.dumps(
+            {
+                "id": f"s{k}",
+                "block_size": 64,
+                "requests": [{"t": 0, "type": "n", "in": 70, "out": 4, "hash_ids": [1], "api_time": 1}],
+            }
+        )
+        + "\n"
+        for k in range(4)
+    ),
     "stack.jsonl": "".join(json.dumps({"content": f"def f{k}(x):\n    return x + {k}\n"}) + "\n" for k in range(8)),
 }
 

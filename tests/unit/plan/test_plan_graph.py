@@ -9,13 +9,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from support.agentic_traces import write_trace
 
+from fastllmload.cli.main import main
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
+from fastllmload.plan.build import build_plan
 from fastllmload.plan.conversations.graph import GraphSessions
+from fastllmload.plan.description.session_picture import draw_sessions
 from fastllmload.plan.plan import EDGE_CONTEXT, EDGE_START, LAST_TURN, REAL_REPLY, STITCHED
-from fastllmload.settings import Workload
+from fastllmload.plan.prompts.load import LoadedWorkload
+from fastllmload.settings import Load, RunSettings, Workload
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.synthetic import Quota
@@ -223,3 +228,47 @@ def test_a_part_of_a_trace():
     with pytest.raises(InputError, match="no session that begins from --trace-from 9 s"):
         blocks_graph().between(9, None)
     assert msgspec.json.encode(blocks_graph().between(0, 0.2).call_id) == b'["a0","c0","a1"]'
+
+
+def test_a_trace_is_written_in_our_own_format(tmp_path, monkeypatch, capsys):
+    """What `plan --sequence` writes gives the same plan; a saved plan has no trace to write."""
+    monkeypatch.chdir(tmp_path)
+    write_trace(Path("trace.jsonl"), 5)
+    words = ["plan", "--model", "m", "--rate", "5", "-n", "5", "--dataset-path"]
+    assert main([*words, "trace.jsonl", "--workload", "agentic-mooncake", "--sequence", "own.jsonl"]) == 0
+    first = capsys.readouterr().out
+    assert main([*words, "own.jsonl", "--workload", "graph"]) == 0
+    second = capsys.readouterr().out
+    kept = ("sessions", "calls due", "ideal hits", "input length", "output length", "bodies", "schedule")
+    facts = [[line for line in text.splitlines() if line.startswith(kept)] for text in (first, second)]
+    assert facts[0] == facts[1] and len(facts[0]) == len(kept)
+    assert main(["plan", "save", "saved", *words[1:], "trace.jsonl", "--workload", "agentic-mooncake"]) == 0
+    capsys.readouterr()
+    assert main(["plan", "describe", "saved", "--sequence", "x.jsonl"]) == 2
+    assert "the sequence of a plan of sessions is its trace" in capsys.readouterr().err
+
+
+def test_sessions_are_drawn(tmp_path):
+    """1 s in 64 columns: m0 takes 0.25 s, k0 begins then and takes 0.25 s, m1 follows 0.25 s after its end."""
+
+    def at(name: str, chain: str, start: float, **values: object) -> TracedCall:
+        times = {"start_ns": round(start * 1e9), "end_ns": round((start + 0.25) * 1e9)}
+        return TracedCall(name, "line 1", chain, 16, 5, **times, **values)  # type: ignore[arg-type]
+
+    calls = [
+        at("m0", "m", 0),
+        at("k0", "k", 0.25, after=[After("m0")]),
+        at("m1", "m", 0.75, after=[After("m0"), After("k0")], wait_ns=250 * MS, wait_kind=WaitKind.TOOL),
+    ]
+    settings = RunSettings(load=Load(rate=1.0, num_requests=2), workload=Workload(name="graph", tokenizer="none"))
+    plan = build_plan(
+        settings, phase="measure", endpoint=CHAT, model="m", out_dir=tmp_path,
+        loaded=LoadedWorkload(graph=build_graph("graph", "0" * 64, calls)),
+    )  # fmt: skip
+    first, second = draw_sessions(plan)
+    assert first == [
+        "session 1      3 calls, 1 s",
+        "agent 0    │" + "█" * 16 + " " * 15 + "t" * 16 + "█" * 17,
+        "  agent 1  │" + " " * 15 + "█" * 17,
+    ]
+    assert second[1:3] == first[1:] and "t waits (tool)" in second[3]

@@ -50,7 +50,7 @@ cdef class Identity:
     cdef size_t longest_class
     cdef size_t most                    # bytes that all templates are at most, without a token
     cdef bint own_children              # other agents of a session have an identity of their own
-    cdef dict named                     # session -> agents that were named and have not ended; where ends are told
+    cdef dict named                     # session -> agents that were named and have not ended; where ends are sent
     cdef dict tokens                    # (session, chain) -> the latest token; None: none is sent
     cdef Who who                        # set by the caller before begin()
     cdef bytes token

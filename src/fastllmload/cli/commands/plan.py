@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from fastllmload.errors import InputError
 
 if TYPE_CHECKING:
     from fastllmload.plan.plan import Plan
-    from fastllmload.settings import RunSettings
+    from fastllmload.settings import RunSettings, Workload
 
 SIMULATED_MODEL = "simulated"
 
@@ -56,19 +57,35 @@ class Views:
     show: bool = False
     sequence: Path | None = None
     urls: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of classes with some of their own
+    trace: Workload | None = None  # of sessions, which the plan was made of
 
     def write(self, plan: Plan) -> None:
         if self.show:
             from fastllmload.plan.description.picture import show
 
             click.echo("\n" + show(plan), nl=False)
-        if self.sequence is not None:
+        if self.sequence is not None and self.trace is not None:
+            click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {write_calls(self.trace, self.sequence)}")
+        elif self.sequence is not None:
             from fastllmload.endpoint import resolve_endpoint
             from fastllmload.plan.sequence import protocols, write_sequence
 
             endpoints = {name: resolve_endpoint(name) for name in protocols(plan)}
             sha256 = write_sequence(plan, endpoints, self.sequence, self.urls)
             click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {sha256}")
+
+
+def write_calls(trace: Workload, path: Path) -> str:
+    """Write the sessions of *trace* in our own format (docs/guides/traces.md); returns the file's SHA-256."""
+    from fastllmload.plan.bodies import disk_errors
+    from fastllmload.plan.prompts.load import load_workload
+    from fastllmload.workload.traces.call_lines import write_graph
+
+    graph = load_workload(trace).graph
+    assert graph is not None  # the plan was made of it
+    with disk_errors(path, "--sequence"):
+        write_graph(graph, path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
@@ -84,6 +101,8 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
         _show(plan, settings.load.ramp_share)
         for line in lines(settings.session):
             click.echo(f"{'sessions':<14} {line}")
+        if plan.edges is not None and not settings.classes:
+            views = replace(views, trace=settings.workload)
         views.write(plan)
     if file is not None:
         click.echo(f"{'saved':<14} {file}")
@@ -126,12 +145,12 @@ def _show(plan: Plan, ramp_share: float = 0.1) -> None:
 
 
 FILE = click.Argument(["file"], type=click.Path(path_type=Path))
-SHOW = click.Option(["--show"], is_flag=True, help="Draws charts of rate, gaps and lengths.")
+SHOW = click.Option(["--show"], is_flag=True, help="Draws charts of rate, gaps and lengths, and the first sessions.")
 SEQUENCE = click.Option(
     ["--sequence"],
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Writes the requests as JSON lines, which --workload custom reads.",
+    help="Writes the requests as JSON lines for --workload custom, those of a trace of sessions for --workload graph.",
 )
 VERIFY = click.Option(
     ["--verify"], type=click.Path(path_type=Path), metavar="FILE", help="Checks a saved plan against its digest."

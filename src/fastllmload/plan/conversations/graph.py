@@ -238,7 +238,9 @@ class GraphSessions:
 
     # -- prompts of blocks --------------------------------------------------------------------------------------------
 
-    def _write_blocks(self, path: Path, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str) -> Bodies:
+    def _write_blocks(
+        self, path: Path, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str
+    ) -> Bodies:
         ids = endpoint.form(self.workload) == "ids"
         table = self._table(ids)
         form = "ids" if ids else "words"
@@ -408,7 +410,8 @@ def mark_context(edges: npt.NDArray[np.void], source: int, target: int, call: st
     mine = low + np.flatnonzero((edges["target"][low:high] == target) & (edges["flags"][low:high] & EDGE_START == 0))
     if not len(mine):
         raise InputError(
-            "call-graph-invalid", f"call {call} of the trace continues a conversation whose last reply it does not wait for"
+            "call-graph-invalid",
+            f"call {call} of the trace continues a conversation whose last reply it does not wait for",
         )
     edges["flags"][mine] |= EDGE_CONTEXT
 

@@ -19,7 +19,7 @@ from fastllmload.documents.plan import ConversationsDescription
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
-from fastllmload.plan.plan import CALL, FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
+from fastllmload.plan.plan import CALL, EDGE, EDGE_CONTEXT, FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
 from fastllmload.settings import Workload
 from fastllmload.workload.graph import WaitKind
 from fastllmload.workload.lengths import Lengths, RandomStream
@@ -169,6 +169,14 @@ def line_calls(turns: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     found["kind"] = np.where(turns["turn"] > 0, WaitKind.USER, WaitKind.UNKNOWN)
     found["service_s"] = np.nan
     return found
+
+
+def line_edges(turns: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """The edges of conversations in which each turn follows the one before it."""
+    source = np.flatnonzero(turns["flags"] & LAST_TURN == 0)
+    edges = np.zeros(len(source), EDGE)
+    edges["source"], edges["target"], edges["flags"] = source, source + 1, EDGE_CONTEXT
+    return edges
 
 
 def scheduled(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers | None:

@@ -38,7 +38,7 @@ def read(file: TraceFile) -> CallGraph:
     left_out: Counter[str] = Counter()
     calls: list[TracedCall] = []
     for name, found in sessions.items():
-        session = _Session(name, found)
+        session = _OtelSession(name, found)
         session.link(rules)
         left_out += session.left_out
         calls += [call for agent in session.agents.values() for call in agent.calls]
@@ -49,7 +49,7 @@ def read(file: TraceFile) -> CallGraph:
     return build_graph("otel", file.sha256, calls, left_out=left_out, notes=notes)
 
 
-class _Session:
+class _OtelSession:
     """The agents of one session, with their calls."""
 
     def __init__(self, name: str, spans: list[OtelSpan]) -> None:
