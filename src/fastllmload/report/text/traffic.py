@@ -29,6 +29,7 @@ from fastllmload.report.text.numbers import (
 from fastllmload.report.text.tokens import has_tokens
 
 MOST = 12  # classes in the summary
+LEAST_SHARE = 0.0005  # of a part of the longest chain that is shown
 
 
 def load_text(document: RunDocument) -> str:
@@ -143,12 +144,13 @@ def _conversations(found: Conversations) -> str:
 
 def session_texts(found: SessionFigures) -> list[str]:
     """How many sessions ended well, how long they took, where the time went, and what the cache found."""
-    good = "" if found.met is None else f", {count(found.met)} met all objectives"
     few = "*" if has_too_few_samples(found.makespan, "p99", SAMPLES_NEEDED["p99"]) else ""
     lines = [
         f"{count(found.completed)} of {count(found.begun)} completed ({quantity(found.completed_per_s)}/s), "
-        f"{count(found.failed)} failed, {count(found.unfinished)} cut off{good}",
+        f"{count(found.failed)} failed, {count(found.unfinished)} cut off",
     ]
+    if found.met is not None:
+        lines.append(f"{count(found.met)} met all objectives in every call ({quantity(found.goodput)}/s)")
     if known(found.completed):
         lines.append(
             f"makespan p50 {quantity(found.makespan.p50)}, p99 {quantity(found.makespan.p99)}{few} ms; "
@@ -157,14 +159,15 @@ def session_texts(found: SessionFigures) -> list[str]:
     path = found.critical_path
     if path is not None:
         named = ((name, getattr(path, name)) for name in path.__struct_fields__)
-        lines.append("longest chain: " + ", ".join(f"{name} {percent(share)}" for name, share in named if known(share)))
+        shown = ((name, share) for name, share in named if (known(share) or 0) >= LEAST_SHARE)
+        lines.append("chain: " + ", ".join(f"{name} {percent(share)}" for name, share in shown))
     return lines + ([] if found.cache is None else [cache_text(found.cache)])
 
 
 def cache_text(found: BlockHits) -> str:
     return (
-        f"cached {percent(found.achieved)} of the prompt tokens, {percent(found.ideal_at_send)} could be when they were "
-        f"sent, {percent(found.ideal)} in the order of the trace"
+        f"cached {percent(found.achieved)} of prompts, {percent(found.ideal_at_send)} possible when sent, "
+        f"{percent(found.ideal)} ideal"
     )
 
 
