@@ -272,3 +272,19 @@ def test_sessions_are_drawn(tmp_path):
         "  agent 1  │" + " " * 15 + "█" * 17,
     ]
     assert second[1:3] == first[1:] and "t waits (tool)" in second[3]
+
+
+@pytest.mark.parametrize("context", ["y", "x"])
+def test_a_conversation_is_continued_after_its_last_reply_only(tmp_path, context):
+    """x is not waited for by z, and y only follows it."""
+    said = [{"role": "user", "content": "text"}]
+    calls = [
+        TracedCall("r", "line 1", "r", 0, 5, messages=said, start_ns=0),
+        TracedCall("x", "line 2", "x", 0, 5, messages=said, after=[After("r")], start_ns=1),
+        TracedCall("z", "line 3", "r", 0, 5, messages=said, after=[After("r")], context=context, start_ns=2),
+        TracedCall("y", "line 4", "y", 0, 5, messages=said, after=[After("z")], start_ns=3),
+    ]
+    with pytest.raises(
+        InputError, match="call z of the trace continues a conversation whose last reply it does not wait"
+    ):
+        planned(tmp_path / "bodies", build_graph("test", "0" * 64, calls), 1)

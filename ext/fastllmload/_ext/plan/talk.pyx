@@ -4,9 +4,10 @@ A conversation is a session in which each turn follows the one before it. A plan
 request is due some time after the latest of the instants that it waits for, each the end of a reply, or the instant at which
 another request was due. All requests of a session are consecutive in the plan.
 
-A turn has a body of its own in the plan, as if it were the first. The body of a later turn is stitched when the reply before it has ended, not when it is due: the body so far without its tail
-(the fields after the messages), then the reply, then the turn's own body without its head. What a server streamed is the
-inside of JSON strings already, so nothing is decoded or encoded. A body only grows, so one buffer per conversation does.
+A turn has a body of its own in the plan, as if it were the first. The body of a later turn is stitched when the reply before
+it has ended, not when it is due: the body so far without its tail (the fields after the messages), then the reply, then the
+turn's own body without its head. What a server streamed is the inside of JSON strings already, so nothing is decoded or
+encoded. A body only grows, so one buffer per conversation does.
 """
 
 from libc.stdlib cimport calloc, realloc

@@ -78,7 +78,6 @@ class GraphSessions:
         self.workload, self._origin, self._graph, self._warmup = workload, origin, graph, warmup
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._continued = graph.messages is not None or bool((graph.context >= 0).any())
-        self._chosen = ChosenCalls(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(1, np.int64))
         self._sent = graph  # what is sent of it, once
         self._ideal: IdealHits | None = None
         self.instants, self._order = graph.start_ns, None
@@ -89,11 +88,11 @@ class GraphSessions:
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         output = self._outputs()
-        self._chosen = chosen = self._choose(quota, by_starts, output)
+        chosen = self._choose(quota, by_starts, output)
         answers = np.maximum(output[chosen.call], self.workload.least_output)
-        self._sent = self._graph.part(0, min(self._graph.sessions, max(1, len(chosen.first) - 1)))
-        if self._order is not None or self._warmup:
-            self._sent = self._graph
+        sessions = len(chosen.first) - 1
+        if self._order is None and not self._warmup and 0 < sessions < self._graph.sessions:
+            self._sent = self._graph.part(0, sessions)
         self._ideal = None if self._warmup else ideal_hits(self._sent)
         if self._order is not None:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
@@ -279,17 +278,16 @@ class GraphSessions:
                 f"call {one} of the trace keeps a part of its conversation only, which messages cannot repeat yet; give it "
                 "all of its messages and no context",
             )
-        place = np.full(len(graph), -1, np.int64)
         history: dict[int, tuple[bytes, int, bytes]] = {}
         replies = Filler(*self._words("replies"))
         parts = self._parts(chosen, answers, endpoint, model)
         continued = np.isin(chosen.call, graph.context[chosen.call])
         with BodyFile(path) as file:
             for number, (call, part) in enumerate(zip(chosen.call.tolist(), parts, strict=True)):
-                place[call] = number
-                context = int(place[graph.context[call]]) if graph.context[call] >= 0 else -1
                 body, tokens = part.body, 0
-                if context >= 0:
+                if graph.context[call] >= 0:
+                    context = number + int(graph.context[call]) - call  # calls of a session are consecutive in both
+                    mark_context(edges, context, number, graph.call_id[call])
                     before, tokens, reply = history[context]
                     if planned:
                         body = joined(before, reply, part, endpoint.joint)
@@ -302,8 +300,6 @@ class GraphSessions:
                     kept = body[: len(body) - part.tail] if planned else b""
                     reply = replies.text(part.output) if planned else b""
                     history[number] = kept, tokens + part.own + part.output, reply
-                if context >= 0:
-                    mark_context(edges, context, number, graph.call_id[call])
             return file.bodies(), turns
 
     def _parts(self, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str) -> Iterator[TurnPart]:
@@ -344,11 +340,13 @@ class GraphSessions:
             left_out=sum(graph.left_out.values()),
             seconds=float(np.max(self._sent.end_recorded_ns, initial=0)) / 1e9,
         )
-        return msgspec.structs.replace(found, trace=facts, sessions=session_facts(self._sent, self.workload))
+        return msgspec.structs.replace(
+            found, trace=facts, sessions=session_facts(self._sent, self._ideal, self.workload)
+        )
 
 
-def session_facts(graph: CallGraph, workload: asked.Workload) -> SessionFacts:
-    """What plan.json says of the sessions of *graph*, which are sent."""
+def session_facts(graph: CallGraph, ideal: IdealHits | None, workload: asked.Workload) -> SessionFacts:
+    """What plan.json says of the sessions of *graph*, which are sent; *ideal*: what a cache without end finds of them."""
     shapes = session_shapes(graph)
     waits = {
         kind.name.lower(): WaitFacts(count=int(mine.sum()), mean_s=float(graph.wait_ns[mine].mean()) / 1e9)
@@ -366,15 +364,12 @@ def session_facts(graph: CallGraph, workload: asked.Workload) -> SessionFacts:
         depth_max=int(shapes.depth.max()),
         makespan_mean_s=float(shapes.makespan_ns.mean()) / 1e9,
         waits=waits,
-        ideal=ideal_rates(graph, workload.cache_blocks),
+        ideal=None if ideal is None else ideal_rates(graph, ideal, workload.cache_blocks),
         notes=(*graph.notes, *(f"{count} entries left out: {reason}" for reason, count in graph.left_out.items())),
     )
 
 
-def ideal_rates(graph: CallGraph, cache_blocks: int | None) -> IdealHitRates | None:
-    found = ideal_hits(graph)
-    if found is None:
-        return None
+def ideal_rates(graph: CallGraph, found: IdealHits, cache_blocks: int | None) -> IdealHitRates:
     bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks)
     return IdealHitRates(
         token_share=found.token_rate(),
