@@ -85,6 +85,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     trace_timing: str = (
         "dependent"  # calls of sessions follow the replies that they wait for; or recorded: their instants
     )
+    session_start: str = "fresh"  # where the first session of each slot begins: fresh, stationary, share:LOW,HIGH
     trace_prompts: str = "auto"  # what rows of one session are: whole prompts, or delta (additions); auto: found out
     cache_blocks: int | None = (
         None  # of the cache for which the ideal hit rate is also computed; None: only one without end

@@ -10,8 +10,10 @@ import pytest
 from support.agentic_traces import BLOCK, Row, write_trace
 from truth_bench import Measured, measure, until_quiet
 
+from fastllmload.plan.plan import EDGE_START, Plan
 from fastllmload.records.layout import OK
 from fastllmload.workload.traces.formats import read_call_graph
+from fastllmload.workload.underway import AFTER_ALL_NS, read_start, under_way
 
 QUICK: dict[str, Any] = {"overrides": (("step_ms", "1"), ("block_size", str(BLOCK)))}
 MS = 1_000_000
@@ -136,3 +138,45 @@ def test_agents_of_a_session_are_named_to_a_router(tmp_path: Path) -> None:
         }
         answered[name] = token
     assert len(answered) == len(set(answered.values())) > 40
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sessions_under_way_continue_when_and_with_what_they_would_have(tmp_path: Path, workers: str) -> None:
+    """By the plan and the server's log: each slot begins with what is left of its own session, at the planned instant; and
+    the cache has what the warm-up sent, so that a call of a session under way finds what the one before it left.
+    """
+    trace = tmp_path / "trace.jsonl"
+    write_trace(trace, 40, seed=3)
+    options = [
+        "--workload", "agentic-mooncake", "--dataset-path", str(trace), "--concurrency", "8", "-n", "40", "--seed", "7",
+        "--session-start", "stationary", "--warmup", "20", "--endpoint-type", "openai-completions", "--prompt-form", "ids",
+        "--workers", workers,
+    ]  # fmt: skip
+    found = measure(tmp_path / "m", options, pin=workers == "1", **QUICK)
+    plan = Plan.read_record(found.run.directory / "plan")
+    assert plan.calls is not None and plan.edges is not None
+    ours, theirs = found.joined()
+    order = np.argsort(ours["request"])
+    ours, theirs = ours[order], theirs[order]
+    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
+    begins = np.flatnonzero(np.diff(plan.calls["session"].astype(np.int64), prepend=-1))[:8]
+    assert (plan.calls["turn"][begins] > 0).any()
+    graph = read_call_graph("agentic-mooncake", trace)
+    wanted = under_way(graph, read_start("stationary"), 8, 40, 1.0, "7/start")
+    left = np.where(wanted.due_ns < 0, AFTER_ALL_NS, wanted.due_ns)
+    due = np.minimum.reduceat(left, wanted.graph.first_call[:-1])[:8]
+    start = ours["t_sched"][begins]
+    assert (start - start[0] == due - due[0]).all() and due[-1] > due[0]
+    later = plan.edges["flags"] & EDGE_START > 0
+    assert later.any()
+    for edge in plan.edges:
+        source, target = int(edge["source"]), int(edge["target"])
+        if edge["flags"] & EDGE_START:
+            assert ours["t_sched"][target] >= ours["t_sched"][source] + edge["wait_ns"]
+        else:
+            assert theirs["t_recv_first"][target] >= theirs["t_end"][source] + edge["wait_ns"]
+    assert (theirs["cached_tokens"] == plan.calls["ideal_tokens"]).mean() > 0.97
+    assert abs(int(theirs["cached_tokens"].sum()) / int(plan.calls["ideal_tokens"].sum()) - 1) < 0.002
+    figures = found.document["sessions"]
+    assert figures["under_way"] == found.document["plan"]["description"]["workload"]["sessions"]["under_way"] > 0
+    assert figures["begun"] + figures["under_way"] == 40

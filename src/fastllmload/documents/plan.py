@@ -171,8 +171,11 @@ class SessionFacts(Document, frozen=True, kw_only=True):
     waits: dict[str, WaitFacts] = {}  # after the replies that calls wait for, by kind: tool, user, agent, unknown
     ideal: IdealHitRates | None = None  # None: the trace does not say what prompts share
     notes: Annotated[tuple[str, ...], field("sentences")] = ()  # what was assumed of the trace
+    start: str | None = None  # as given by `--session-start`: stationary, share:LOW,HIGH; None: fresh
+    under_way: Annotated[Number, field("sessions", Reveals.LOAD)] = None  # that began before time zero
+    calls_before: Annotated[Number, field("calls", Reveals.LOAD)] = None  # of these, which are not sent
 
-    OPTIONAL: ClassVar[tuple[str, ...]] = ("ideal",)
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("ideal", "start", "under_way", "calls_before")
 
 
 class SkippedLengths(Document, frozen=True, kw_only=True):

@@ -557,6 +557,7 @@ class SessionFigures(Document, frozen=True, kw_only=True):
     """Sessions whose first call was sent in the window. A session counts once, however many calls it has."""
 
     begun: Sessions = None  # of which a call was sent in the window
+    under_way: Sessions = None  # in addition, that began before the run: they count in rates, turns and depths alone
     completed: Sessions = None  # all calls ok
     failed: Sessions = None  # with a call that failed or was cancelled
     unfinished: Sessions = None  # that the end of the run cut off
@@ -582,6 +583,8 @@ class SessionFigures(Document, frozen=True, kw_only=True):
     depths: tuple[CallGroup, ...] = ()  # by levels above the agent
     cache: BlockHits | None = None  # None: prompts share no blocks, or no reply says what was cached
     caveat: Sentence = None  # where the run is too short for its sessions
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("under_way",)
 
 
 class Users(Document, frozen=True, kw_only=True):

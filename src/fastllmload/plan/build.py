@@ -31,6 +31,7 @@ from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocume
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
+from fastllmload.plan.conversations.graph import Opening
 from fastllmload.plan.conversations.turns import line_calls, scheduled
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
@@ -51,6 +52,7 @@ from fastllmload.plan.plan import (
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
 from fastllmload.plan.standard import without_output
 from fastllmload.workload.trace import rounds
+from fastllmload.workload.underway import FRESH, read_start
 from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
 
 Numbers = npt.NDArray[np.int64]
@@ -74,7 +76,7 @@ def build_plan(
     """
     origin, measured = origin_of(settings, phase), phase == "measure"
     loaded = load_workload(settings.workload) if loaded is None else loaded
-    source = loaded.source(settings.workload, origin, not measured)
+    source = loaded.source(settings.workload, origin, not measured, opening_of(settings))
     if measured:
         pace = measured_pace_of(settings, source.instants, arrivals_stream(settings), drawn)
     else:
@@ -107,6 +109,17 @@ def build_plan(
         **common(settings, model),
     )
     return finish(out_dir, description, bodies, bodies.kinds, arrays)
+
+
+def opening_of(settings: asked.RunSettings) -> Opening | None:
+    """How the measured phase begins, where not with the first calls of its sessions."""
+    load, start = settings.load, read_start(settings.workload.session_start)
+    if start.how == FRESH or load.concurrency is None:
+        return None
+    pace = measured_pace(load, arrivals_stream(settings))
+    slots = load.concurrency if pace.cycles else min(load.concurrency, pace.quota.requests)
+    primed = load.default_warmup or bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
+    return Opening(start, slots, pace.quota, not pace.cycles, origin_of(settings, "measure"), primed)
 
 
 def common(settings: asked.RunSettings, model: str) -> dict[str, Any]:

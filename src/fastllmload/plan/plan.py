@@ -79,7 +79,8 @@ EDGE = np.dtype([("wait_ns", "<i8"), ("source", "<u4"), ("target", "<u4"), ("fla
 PIECE = np.dtype([("at", "<u8"), ("size", "<u8")])
 # What reports say of a call: its session; agent (chain) in it and the parent of that, index in it, levels above it; kind of
 # its wait (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens of its prompt in full
-# blocks that an endless cache finds (-1: unknown); its number of blocks in BLOCKS, uint32 ids of equal text.
+# blocks that an endless cache finds (-1: unknown); its number of blocks in BLOCKS, uint32 ids of equal text. BLOCKS ends
+# with those that the warm-up has sent.
 CALL = np.dtype(
     [("session", "<u4"), ("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"),
      ("background", "u1"), ("service_s", "<f8"), ("ideal_tokens", "<i8"), ("blocks", "<u4")]

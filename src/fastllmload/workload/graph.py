@@ -130,6 +130,35 @@ class CallGraph:
             **of_calls,
         )
 
+    def copies(self, sessions: Numbers) -> CallGraph:
+        """The *sessions* (numbers, each as often as it is there), in that order, all from time zero; the second and later
+        copies of one have blocks of their own.
+        """
+        call, first = gathered(self.first_call, sessions)
+        moved = np.repeat(first[:-1] - self.first_call[sessions], np.diff(first))
+        edge, first_edge = gathered(np.searchsorted(self.edge_from, self.first_call), sessions)
+        edge_moved = np.repeat(first[:-1] - self.first_call[sessions], np.diff(first_edge))
+        place, first_block = gathered(self.first_block, call)
+        block = self.block
+        if block is not None:
+            private = np.repeat(occurrences(sessions), np.diff(first)) * (int(block.max(initial=-1)) + 1)
+            block = block[place] + np.repeat(private, np.diff(first_block))
+        of_calls: dict[str, Any] = {name: taken(getattr(self, name), call) for name in PER_CALL}
+        of_calls["context"] = np.where(of_calls["context"] < 0, UNKNOWN, of_calls["context"] + moved)
+        return replace(
+            self,
+            session_id=[self.session_id[one] for one in sessions.tolist()],
+            start_ns=np.zeros(len(sessions), np.int64),
+            first_call=first,
+            edge_from=self.edge_from[edge] + edge_moved,
+            edge_to=self.edge_to[edge] + edge_moved,
+            edge_wait_ns=self.edge_wait_ns[edge],
+            edge_from_start=self.edge_from_start[edge],
+            block=block,
+            first_block=first_block,
+            **of_calls,
+        )
+
     def blocks_of(self, call: int) -> Numbers:
         """Block ids of a call; empty for a graph without blocks."""
         if self.block is None:
@@ -140,3 +169,28 @@ class CallGraph:
 def renumbered(ids: Numbers) -> Numbers:
     """*ids* as numbers from 0 without gaps."""
     return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+
+
+def gathered(first: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
+    """Positions of the items of the *chosen* groups, of which group g has those from first[g] to first[g + 1]; and where
+    each of these groups begins among them (one more).
+    """
+    size = np.diff(first)[chosen]
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+    return np.repeat(first[:-1][chosen] - begins[:-1], size) + np.arange(int(begins[-1])), begins
+
+
+def taken(values: Any, at: Numbers) -> Any:
+    if values is None or isinstance(values, np.ndarray):
+        return None if values is None else values[at]
+    return [values[one] for one in at.tolist()]
+
+
+def occurrences(values: Numbers) -> Numbers:
+    """How often each value is there before."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    begins = np.searchsorted(ordered, ordered)
+    found = np.empty(len(values), np.int64)
+    found[order] = np.arange(len(values)) - begins
+    return found

@@ -8,7 +8,7 @@ conversation finds that call's whole prompt and answer; its own blocks are new.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,17 @@ class IdealHits:
     scope: str
     capacity: int | None
 
+    def of(self, calls: Numbers) -> IdealHits:
+        """Of these *calls* alone."""
+        return replace(
+            self,
+            blocks=self.blocks[calls],
+            hit_blocks=self.hit_blocks[calls],
+            tokens=self.tokens[calls],
+            hit_tokens=self.hit_tokens[calls],
+            whole_tokens=self.whole_tokens[calls],
+        )
+
     def block_rate(self) -> float | None:
         return _share(self.hit_blocks, self.blocks)
 
@@ -47,10 +58,13 @@ def _share(part: Numbers, whole: Numbers) -> float | None:
     return int(part.sum()) / total if total else None
 
 
-def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None = None) -> IdealHits | None:
+def ideal_hits(
+    graph: CallGraph, scope: str | None = None, capacity: int | None = None, order: Numbers | None = None
+) -> IdealHits | None:
     """None where the trace does not say what its prompts share, or where answers would fill a cache of *capacity* blocks.
 
-    *scope*: within which calls share a cache, one of SCOPES; None: as the graph says. *capacity* None: without end.
+    *scope*: within which calls share a cache, one of SCOPES; None: as the graph says. *capacity* None: without end. *order*:
+    the calls that are sent; None: all, when they are due.
     """
     scope = graph.scope if scope is None else scope
     if scope not in SCOPES:
@@ -61,7 +75,7 @@ def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None 
     if adds.any() and (capacity is not None or (graph.block is None and (graph.kept[adds] >= 0).any())):
         return None
     count = np.diff(graph.first_block)
-    order = hit_order(graph)
+    order = hit_order(graph) if order is None else order
     hits = np.zeros(len(graph), np.int64)
     if graph.block is not None:
         group = _group(graph, scope)

@@ -77,6 +77,7 @@ EVERY_OPTION = {
     "trace-to": ("2m", "workload.trace_to", 120.0),
     "trace-loop": (True, "workload.trace_loop", True),
     "trace-timing": ("recorded", "workload.trace_timing", "recorded"),
+    "session-start": ("share:0.2,0.8", "workload.session_start", "share:0.2,0.8"),
     "trace-prompts": ("delta", "workload.trace_prompts", "delta"),
     "cache-blocks": ("4k", "workload.cache_blocks", 4000),
     "isl": ("256", "workload.isl", "256"),
@@ -164,6 +165,7 @@ COMPANIONS = {  # options that an option requires
         name: ["--workload", "weka", "--dataset-path", "f"]
         for name in ("trace-timing", "trace-prompts", "cache-blocks")
     },
+    "session-start": ["--workload", "weka", "--dataset-path", "f", "--concurrency", "4"],
     "concurrency": [],
     "plan": [],
     "ray": ["--rate", "1", "-u", "http://h"],

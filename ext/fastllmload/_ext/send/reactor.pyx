@@ -149,7 +149,7 @@ cdef class Reactor:
              Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None) -> None:
         """Take over one phase.
 
-        *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
+        *schedule*: int64 ns offsets of this worker's releases (open loop), or when each slot begins (closed loop).
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
         again in each round of *slots*, which are those of all workers in a closed loop.
@@ -177,7 +177,9 @@ cdef class Reactor:
         share.parent = parent
         share.place = place
         self.users.begin(client)
+        share.own_first = closed and talks is not None and len(schedule) and schedule[len(schedule) - 1] > 0
         self.releases.slots.begin(len(schedule), limit)
+        self.releases.slots.issued = len(schedule) if share.own_first else 0
         self.pacer.load(schedule)
         self.releases.closed = closed
         self.releases.cap = cap
@@ -225,7 +227,9 @@ cdef class Reactor:
 
     @property
     def released(self) -> int:
-        return self.releases.slots.issued if self.releases.closed else self.pacer.next
+        if not self.releases.closed:
+            return self.pacer.next
+        return self.releases.slots.issued - (self.pacer.size - self.pacer.next if self.releases.share.own_first else 0)
 
     @property
     def finished(self) -> bool:

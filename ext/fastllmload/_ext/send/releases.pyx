@@ -62,8 +62,8 @@ cdef class Releases:
                 talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
                 self._dispatch(talk.request, due, talk.slot, talk)
                 continue
-            request = self.share.numbered(self.slots.issued if self.closed else <uint64_t>self.pacer.next)
-            if self.closed:
+            request = self.share.numbered(self.slots.issued if self.closed and not self.share.own_first else <uint64_t>self.pacer.next)
+            if self.closed and not self.share.own_first:
                 self.slots.issued += 1
             self.pacer.next += 1
             self._dispatch(request, due, <int32_t>(self.pacer.next - 1) if self.closed else -1, NULL)

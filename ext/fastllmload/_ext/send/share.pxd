@@ -27,6 +27,7 @@ cdef class Share:
     cdef const uint32_t[::1] numbers    # requests of this worker's releases; unused where there are no conversations
     cdef const uint16_t[::1] target     # of each request of the plan; None: dealt round robin over all of them
     cdef uint32_t slots, own            # closed loop: of all workers, and this one's; 0: releases are dealt one by one
+    cdef bint own_first                 # its slots begin with the first *own* of *numbers*, at instants of their own, and no round repeats these
     cdef uint32_t plan_size             # requests in the plan; a used-up plan starts again, with higher numbers
     cdef Talks talks                    # None: every request stands alone
     cdef Identity identity              # None: requests do not name their session

@@ -3,7 +3,8 @@
 Without conversations release i of worker w is request w + i * workers. In a closed loop of *slots* each round of that many requests
 is dealt again, so that every slot has as many as any other, however many of them a worker has. A request goes to target number request modulo
 targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers*
-says which requests the releases are (first turns), and a conversation stays at the target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
+says which requests the releases are (first turns), and a conversation stays at the target where it began. Where slots begin at
+instants of their own, in the middle of sessions, slot s begins with the s-th of these, and a pool is repeated without them. The bytes of a request are three pieces that are sent in one system call: the head of its class and
 target, the lines that only it has, and its body, none of them copied.
 """
 
@@ -148,6 +149,10 @@ cdef class Share:
                 return <uint32_t>(self.worker + release * self.workers)
             return <uint32_t>(release // self.own * self.slots + self.worker + release % self.own * self.workers)
         count = <uint64_t>self.numbers.shape[0]
+        if self.own_first and release >= count:
+            release -= self.own
+            count -= self.own
+            return <uint32_t>(self.numbers[self.own + release % count] + release // count * self.plan_size)
         return <uint32_t>(self.numbers[release % count] + release // count * self.plan_size)
 
     cdef int fill(self, RequestRow* row, uint32_t request) noexcept:

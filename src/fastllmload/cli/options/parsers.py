@@ -193,6 +193,13 @@ def lengths(text: str) -> str:
     return text
 
 
+def session_start(text: str) -> str:
+    from fastllmload.workload.underway import read_start
+
+    read_start(text)
+    return text
+
+
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 

@@ -19,8 +19,8 @@ from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity,
 PLANNED = (
     "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
     "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
-    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "trace_prompts", "cache_blocks", "turns",
-    "think_time", "history", "tool_turns",
+    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "session_start", "trace_prompts", "cache_blocks",
+    "turns", "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
@@ -297,7 +297,10 @@ WORKLOAD = (
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
     OptionRule("option-not-applicable", lambda o: o.workload not in (*SESSION_TRACES, "mooncake"),
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
-         ("trace_timing", "trace_prompts", "cache_blocks")),
+         ("trace_timing", "session_start", "trace_prompts", "cache_blocks")),
+    OptionRule("option-missing", lambda o: o.get("workload.session_start", "fresh") != "fresh"
+         and o.get("load.concurrency") is None,
+         "--session-start says where the sessions begin that a closed loop keeps going; add --concurrency"),
     OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
          and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
          "--trace-timing recorded sends every call at its own instant; leave --rate and --concurrency out"),

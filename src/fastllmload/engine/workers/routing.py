@@ -63,6 +63,15 @@ def agents(plan: Plan) -> dict[str, Any]:
     return {"chain": chain, "parent": parent, "place": place}
 
 
+def slot_starts(plan: Plan, worker: int, workers: int, slots: int) -> npt.NDArray[np.int64]:
+    """When the slots of *worker* begin, in ns from time zero: at once, but for sessions that are under way."""
+    begins = np.zeros(slots, np.int64)
+    if plan.turns is not None:
+        mine = plan.starts[:slots]
+        begins[: len(mine)] = plan.turns["think_ns"][mine]
+    return np.ascontiguousarray(begins[worker::workers])
+
+
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
     """Requests of *total* for the slots of *worker*, when all slots have equally many, or one more."""
     rounds, rest = divmod(total, slots)

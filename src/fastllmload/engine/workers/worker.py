@@ -39,7 +39,7 @@ from fastllmload.endpoint.identity import compiled, token_names
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
-from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
+from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests, slot_starts
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.error_texts import encode_texts
@@ -250,9 +250,8 @@ class Worker:
         if closed:
             slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
             limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
-            own = partition_size(slots, spec.worker, spec.workers)
-            schedule = np.zeros(own, dtype=np.int64)
-            closed = own > 0  # a worker without slots runs an open loop without releases, which ends at once
+            schedule = slot_starts(plan, spec.worker, spec.workers, slots)
+            closed = len(schedule) > 0  # a worker without slots runs an open loop without releases, which ends at once
         else:
             assert plan.t_start is not None
             schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])

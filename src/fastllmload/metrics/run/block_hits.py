@@ -39,6 +39,7 @@ def at_send(plan: Plan, rows: Rows, block_tokens: int) -> Numbers:
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.calls["blocks"].astype(np.int64))])
     blocks = np.asarray(plan.blocks)
     ready = np.full(int(blocks.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    ready[blocks[first[-1] :]] = 0  # the warm-up had them
     sent = np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"]).astype(np.int64)
     found = np.zeros(len(rows), np.int64)
     token = np.where((rows["t_any"] > 0) & (rows["status"] != layout.IN_FLIGHT), rows["t_any"], np.iinfo(np.int64).max)

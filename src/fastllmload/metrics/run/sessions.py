@@ -55,6 +55,13 @@ class SentCalls:
     wait_ns: Numbers
 
     @property
+    def entire(self) -> Mask:
+        """Whether a session was sent from its first call on."""
+        first = self.call[self.first[:-1]]
+        found: Mask = (first["turn"] == 0) & (first["chain"] == 0)
+        return found
+
+    @property
     def session(self) -> Numbers:
         return np.repeat(np.arange(len(self.planned)), np.diff(self.first))
 
@@ -78,7 +85,9 @@ def sessions_block(run: Run, window: Window | None, chosen: Populations, good: M
     calls = sent_calls(run, chosen.measured & conversing(run) & (run.rows["t_dispatch"] > 0))
     if calls is None:
         return None
-    found = figures(window, calls, chosen, good)
+    facts = run.document.plan.description.workload.sessions
+    begun = calls.entire if facts is not None and facts.start is not None else np.ones(len(calls.planned), np.bool_)
+    found = figures(window, calls, chosen, good, begun)
     return replace(found, cache=cache_of(run, chosen))
 
 
@@ -148,13 +157,14 @@ def sent_ns(rows: Rows) -> Numbers:
     return np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
 
 
-def figures(window: Window, calls: SentCalls, chosen: Populations, good: Mask | None) -> SessionFigures:
+def figures(window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask) -> SessionFigures:
+    """*begun*: sessions that were not under way at time zero; those that were count in rates, calls and groups alone."""
     rows, planned, sent, begin = calls.rows, calls.planned, np.diff(calls.first), calls.begin
     end = calls.most(np.where(calls.call["background"] == 0, rows["t_end"], 0))
     ok = rows["status"] == layout.OK
     cut = (rows["status"] == layout.IN_FLIGHT) | (rows["error"] == layout.ERROR_NAMES.index("drain"))
     bad = calls.total(~ok & ~cut)
-    inside = window.holds(begin)
+    inside = window.holds(begin) & begun
     complete = calls.total(ok) == planned
     failed, unfinished = inside & ~complete & (bad > 0), inside & ~complete & (bad == 0)
     done = np.flatnonzero(inside & complete)
@@ -168,6 +178,7 @@ def figures(window: Window, calls: SentCalls, chosen: Populations, good: Mask | 
     ended = float((complete & window.holds(end)).sum())
     return SessionFigures(
         begun=int(inside.sum()),
+        under_way=None if begun.all() else int((~begun).sum()),
         completed=len(done),
         failed=int(failed.sum()),
         unfinished=int(unfinished.sum()),

@@ -50,13 +50,14 @@ from fastllmload.plan.prompts.segments import Segments, Written, write_segments
 from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.content.words import WordTable, id_table, text_table
 from fastllmload.workload.dialogues import ScriptedTurn
-from fastllmload.workload.graph import CallGraph, WaitKind
+from fastllmload.workload.graph import CallGraph, WaitKind, gathered
 from fastllmload.workload.ideal import IdealHits, ideal_hits
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.paths import session_shapes
 from fastllmload.workload.request import Content, DatasetRequest
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.underway import AFTER_ALL_NS, Start, UnderWay, under_way
 
 Numbers = npt.NDArray[np.int64]
 COPIED = 1 << 22  # bytes of complete bodies that are written at once
@@ -71,36 +72,63 @@ class ChosenCalls:
     first: Numbers
 
 
-class GraphSessions:
-    """The sessions of *graph*, in its order, as often as they are needed."""
+@dataclass(frozen=True)
+class Opening:
+    """How the measured phase begins: its *slots* in the middle of sessions, of which it sends as many as *quota* has
+    requests if *by_starts*, else those of a pool. *origin* of that phase; *primed*: a warm-up sends what the server has seen of them.
+    """
 
-    def __init__(self, workload: asked.Workload, origin: Origin, graph: CallGraph, *, warmup: bool) -> None:
+    start: Start
+    slots: int
+    quota: Quota
+    by_starts: bool
+    origin: Origin
+    primed: bool
+
+
+class GraphSessions:
+    """The sessions of *graph*, in its order, as often as they are needed; with an *opening* some of them are under way."""
+
+    def __init__(
+        self,
+        workload: asked.Workload,
+        origin: Origin,
+        graph: CallGraph,
+        *,
+        warmup: bool,
+        opening: Opening | None = None,
+    ) -> None:
         self.workload, self._origin, self._graph, self._warmup = workload, origin, graph, warmup
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._continued = graph.messages is not None or bool((graph.context >= 0).any())
         self._sent = graph  # what is sent of it, once
         self._ideal: IdealHits | None = None
+        self._under: UnderWay | None = None
+        self._opening = opening
         self.instants, self._order = graph.start_ns, None
         if workload.trace_timing == "recorded" and not warmup:
             self._check_recorded()
             self._order = np.argsort(graph.start_recorded_ns, kind="stable")
             self.instants = graph.start_recorded_ns[self._order]
+        if opening is not None:
+            self._check_whole()
+            factor = 1.0 / workload.trace_speed
+            sessions = opening.quota.requests if opening.by_starts else opening.slots + self._pool(opening.quota)
+            self._under = under_way(graph, opening.start, opening.slots, sessions, factor, f"{opening.origin}/start")
+            self._graph = self._sent = self._under.graph
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         output = self._outputs()
+        if self._warmup and self._under is not None and len(self._under.latest):
+            return self._write_seen(path, quota, output, endpoint, model)
         chosen = self._choose(quota, by_starts, output)
         answers = np.maximum(output[chosen.call], self.workload.least_output)
         sessions = len(chosen.first) - 1
-        if self._order is None and not self._warmup and 0 < sessions < self._graph.sessions:
+        if self._order is None and not self._warmup and self._under is None and 0 < sessions < self._graph.sessions:
             self._sent = self._graph.part(0, sessions)
-        self._ideal = None if self._warmup else ideal_hits(self._sent)
+        self._ideal = None if self._warmup else ideal_hits(self._sent, order=self._order_sent())
         if self._order is not None:
-            bodies = self._write_blocks(path, chosen, answers, endpoint, model)
-            alone = np.zeros(len(chosen.call), TURN)
-            calls = self._calls(chosen)
-            alone["session"], alone["flags"] = calls["session"], LAST_TURN
-            arrays = {EDGES: np.empty(0, EDGE), CALLS: calls, **self._blocks(chosen), **bodies.graph}
-            return replace(bodies, turns=alone, graph=arrays)
+            return self._alone(chosen, self._write_blocks(path, chosen, answers, endpoint, model))
         turns, edges = self._turns(chosen)
         if self._continued:
             bodies, turns = self._write_messages(path, chosen, answers, turns, edges, endpoint, model)
@@ -108,6 +136,66 @@ class GraphSessions:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
         arrays = {EDGES: edges, CALLS: self._calls(chosen), **self._blocks(chosen), **bodies.graph}
         return replace(bodies, turns=turns, graph=arrays, conversations=self._conversations(chosen, turns))
+
+    def _alone(self, chosen: ChosenCalls, bodies: Bodies) -> Bodies:
+        """The *bodies* of calls that wait for nothing."""
+        alone, calls = np.zeros(len(chosen.call), TURN), self._calls(chosen)
+        alone["session"], alone["flags"] = calls["session"], LAST_TURN
+        arrays = {EDGES: np.empty(0, EDGE), CALLS: calls, **self._blocks(chosen), **bodies.graph}
+        return replace(bodies, turns=alone, graph=arrays)
+
+    # -- sessions that are under way ----------------------------------------------------------------------------------
+
+    def _check_whole(self) -> None:
+        """InputError where a call's prompt is made from replies, of which there are none before the run."""
+        graph = self._graph
+        if (graph.context >= 0).any():
+            one = graph.call_id[int(np.argmax(graph.context >= 0))]
+            raise InputError(
+                "option-not-applicable",
+                f"--session-start: call {one} of the trace continues a conversation, whose replies do not exist before the "
+                "run; leave it out, or give calls their complete prompts",
+            )
+
+    def _write_seen(self, path: Path, quota: Quota, output: Numbers, endpoint: Endpoint, model: str) -> Bodies:
+        """The warm-up: the last call before time zero of every agent, again and again until *quota* is met; so the server
+        has seen the prompts that the measured phase goes on from.
+        """
+        assert self._under is not None
+        latest, number, tokens, prompts = self._under.latest, 0, 0, 0
+        many = len(latest)
+        while number < many or not quota.met(number, tokens, prompts):
+            one = latest[-1 - number % many]
+            number, tokens, prompts = number + 1, tokens + int(output[one]), prompts + int(self._graph.input[one])
+        place = np.arange(-number, 0) % many
+        chosen = alone_calls(latest[place])
+        answers = np.maximum(output[chosen.call], self.workload.least_output)
+        if self._continued:
+            none = np.empty(0, EDGE)
+            bodies, _ = self._write_messages(path, chosen, answers, np.zeros(number, TURN), none, endpoint, model)
+        else:
+            bodies = self._write_blocks(path, chosen, answers, endpoint, model, place)
+        return self._alone(chosen, bodies)
+
+    def _left(self, under: UnderWay) -> ChosenCalls:
+        """What is left of the sessions: the calls of each by when they are due, so that the first of them is so first."""
+        session = under.graph.session_of()
+        left = np.flatnonzero(under.due_ns >= 0)
+        call = left[np.lexsort((left, under.due_ns[left], session[left]))]
+        first = np.append(np.flatnonzero(np.diff(session[call], prepend=-1)), len(call))
+        return ChosenCalls(call, np.zeros(len(call), np.int64), first)
+
+    def _order_sent(self) -> Numbers | None:
+        """The calls that fill a prefix cache, in their order; None: all, when they are due."""
+        under = self._under
+        if under is None:
+            return None
+        left = np.flatnonzero(under.due_ns >= 0)
+        left = left[np.argsort(under.due_ns[left], kind="stable")]
+        assert self._opening is not None
+        return np.concatenate([under.latest, left]) if self._opening.primed else left
+
+    # -- which calls, and when ----------------------------------------------------------------------------------------
 
     def _check_recorded(self) -> None:
         """InputError unless each call can be sent at its recorded instant, whatever the others do."""
@@ -140,14 +228,23 @@ class GraphSessions:
 
     def _choose(self, quota: Quota, by_starts: bool, output: Numbers) -> ChosenCalls:
         """*quota* sessions if *by_starts*, or calls at their recorded instants; in a warm-up calls until it is met; else
-        all sessions once.
+        a pool of sessions.
         """
         if self._warmup:
             return self._until(quota, output)
+        if self._under is not None:
+            return self._left(self._under)
         if self._order is None:
-            return self._sessions(quota.requests if by_starts else self._graph.sessions)
+            return self._sessions(quota.requests if by_starts else self._pool(quota))
         number, many = np.arange(quota.requests), len(self._order)
         return ChosenCalls(self._order[number % many], number // many, np.arange(quota.requests + 1))
+
+    def _pool(self, quota: Quota) -> int:
+        """Sessions of as many rounds of the trace as a pool of *quota* needs, one for each slot at least."""
+        calls, tokens, rounds = len(self._graph), int(self._graph.input.sum()), 1
+        while not quota.met(rounds * calls, 0, rounds * tokens):
+            rounds += 1
+        return max(rounds * self._graph.sessions, quota.at_least)
 
     def _until(self, quota: Quota, output: Numbers) -> ChosenCalls:
         """Calls in the order of the trace until *quota* is met; the last session may be incomplete."""
@@ -177,7 +274,10 @@ class GraphSessions:
         session = np.repeat(np.arange(len(chosen.first) - 1), np.diff(chosen.first))
         turns["session"] = session
         turns["think_ns"] = np.round(graph.wait_ns[chosen.call] * factor)
-        edges = chosen_edges(graph, chosen, session, factor)
+        if self._under is None or self._warmup:
+            edges = chosen_edges(graph, chosen, session, factor)
+        else:
+            edges = left_edges(self._under, chosen, session, turns["think_ns"], factor)
         np.add.at(turns["waits_for"], edges["target"], 1)
         turns["flags"] = np.where(np.bincount(edges["source"], minlength=n) == 0, LAST_TURN, 0)
         level = [0] * n
@@ -215,15 +315,16 @@ class GraphSessions:
         graph = self._graph
         if graph.block is None or self._continued:
             return {}
-        many = np.diff(graph.first_block)[chosen.call]
-        inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-        of_round = np.repeat(chosen.round * (int(graph.block.max(initial=-1)) + 1), many)
-        block = graph.block[np.repeat(graph.first_block[chosen.call], many) + inside] + of_round
+        place, first = gathered(graph.first_block, chosen.call)
+        block = graph.block[place] + np.repeat(chosen.round * (int(graph.block.max(initial=-1)) + 1), np.diff(first))
+        if self._under is not None and self._opening is not None and self._opening.primed and not self._warmup:
+            block = np.concatenate([block, np.unique(graph.block[gathered(graph.first_block, self._under.latest)[0]])])
         return {BLOCKS: block.astype(np.uint32)} if int(block.max(initial=0)) < 1 << 32 else {}
 
     def _conversations(self, chosen: ChosenCalls, turns: npt.NDArray[np.void]) -> ConversationsDescription:
         sessions, calls = len(chosen.first) - 1, len(chosen.call)
         later = calls - sessions
+        think_ns = int(turns["think_ns"].sum() - turns["think_ns"][chosen.first[:-1]].sum())
         return ConversationsDescription(
             conversations=sessions,
             requests=calls,
@@ -231,26 +332,33 @@ class GraphSessions:
             turns_mean=calls / sessions if sessions else None,
             turns_max=int(np.diff(chosen.first).max(initial=0)),
             think_time="trace",
-            think_time_mean_s=float(turns["think_ns"].sum()) / later / 1e9 if later else None,
+            think_time_mean_s=think_ns / later / 1e9 if later else None,
             history=self.workload.history if self._continued else "planned",
         )
 
     # -- prompts of blocks --------------------------------------------------------------------------------------------
 
     def _write_blocks(
-        self, path: Path, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str
-    ) -> Bodies:
+        self, path: Path, chosen: ChosenCalls, answers: Numbers, endpoint: Endpoint, model: str,
+        seen: Numbers | None = None,
+    ) -> Bodies:  # fmt: skip
+        """*seen*: positions of the chosen calls among those that the server has seen of the sessions under way."""
         ids = endpoint.form(self.workload) == "ids"
         table = self._table(ids)
         form = "ids" if ids else "words"
         pieces = endpoint.body_pieces(model, msgspec.structs.replace(self.workload, prompt_form=form))
-        segments = segments_of(self._graph, chosen)
-        written = write_segments(path, segments, table, pieces, answers, str(self._origin))
-        bodies = Bodies(
+        sent, bodies, origin = chosen, None, self._origin
+        if self._under is not None and self._opening is not None and (seen is not None or not self._warmup):
+            # Both phases draw the same text in the same order: what the server has seen before what is left.
+            latest, left = self._under.latest, self._left(self._under).call
+            sent, origin = alone_calls(np.concatenate([latest, left])), self._opening.origin
+            bodies = len(latest) + np.arange(len(left)) if seen is None else seen
+        written = write_segments(path, segments_of(self._graph, sent), table, pieces, answers, str(origin), bodies)
+        found = Bodies(
             self._graph.input[chosen.call].astype(np.int32), answers.astype(np.int32), written.first, written.sha256,
             np.zeros(len(chosen.call), np.uint16), graph={PIECES: written.pieces},
         )  # fmt: skip
-        return bodies if endpoint.call is None else complete(path, bodies, written)
+        return found if endpoint.call is None else complete(path, found, written)
 
     def _table(self, ids: bool) -> WordTable:
         if ids:
@@ -340,13 +448,16 @@ class GraphSessions:
             left_out=sum(graph.left_out.values()),
             seconds=float(np.max(self._sent.end_recorded_ns, initial=0)) / 1e9,
         )
-        return msgspec.structs.replace(
-            found, trace=facts, sessions=session_facts(self._sent, self._ideal, self.workload)
-        )
+        sessions = session_facts(self._sent, self._ideal, self.workload, self._order_sent(), self._under)
+        return msgspec.structs.replace(found, trace=facts, sessions=sessions)
 
 
-def session_facts(graph: CallGraph, ideal: IdealHits | None, workload: asked.Workload) -> SessionFacts:
-    """What plan.json says of the sessions of *graph*, which are sent; *ideal*: what a cache without end finds of them."""
+def session_facts(
+    graph: CallGraph, ideal: IdealHits | None, workload: asked.Workload, order: Numbers | None, under: UnderWay | None
+) -> SessionFacts:
+    """What plan.json says of the sessions of *graph*, which are sent; *ideal*: what a cache without end finds of them when
+    calls come in *order* (None: as they are due).
+    """
     shapes = session_shapes(graph)
     waits = {
         kind.name.lower(): WaitFacts(count=int(mine.sum()), mean_s=float(graph.wait_ns[mine].mean()) / 1e9)
@@ -356,7 +467,7 @@ def session_facts(graph: CallGraph, ideal: IdealHits | None, workload: asked.Wor
     return SessionFacts(
         timing=workload.trace_timing,
         sessions=graph.sessions,
-        calls=len(graph),
+        calls=len(graph) if under is None else int((under.due_ns >= 0).sum()),
         edges=len(graph.edge_from),
         joins=int((np.bincount(graph.edge_to, minlength=1) > 1).sum()),
         agents_max=int(shapes.agents.max()),
@@ -364,13 +475,21 @@ def session_facts(graph: CallGraph, ideal: IdealHits | None, workload: asked.Wor
         depth_max=int(shapes.depth.max()),
         makespan_mean_s=float(shapes.makespan_ns.mean()) / 1e9,
         waits=waits,
-        ideal=None if ideal is None else ideal_rates(graph, ideal, workload.cache_blocks),
+        ideal=None if ideal is None else ideal_rates(graph, ideal, workload.cache_blocks, order, under),
         notes=(*graph.notes, *(f"{count} entries left out: {reason}" for reason, count in graph.left_out.items())),
+        start=None if under is None else workload.session_start,
+        under_way=None if under is None else under.live,
+        calls_before=None if under is None else int((under.due_ns < 0).sum()),
     )
 
 
-def ideal_rates(graph: CallGraph, found: IdealHits, cache_blocks: int | None) -> IdealHitRates:
-    bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks)
+def ideal_rates(
+    graph: CallGraph, found: IdealHits, cache_blocks: int | None, order: Numbers | None, under: UnderWay | None
+) -> IdealHitRates:
+    bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks, order=order)
+    if under is not None:
+        sent = np.flatnonzero(under.due_ns >= 0)
+        found, bounded = found.of(sent), None if bounded is None else bounded.of(sent)
     return IdealHitRates(
         token_share=found.token_rate(),
         whole_block_share=found.whole_rate(),
@@ -397,6 +516,41 @@ def chosen_edges(graph: CallGraph, chosen: ChosenCalls, session: Numbers, factor
     found["wait_ns"] = np.round(graph.edge_wait_ns[edge] * factor)
     found["flags"] = np.where(graph.edge_from_start[edge], EDGE_START, 0)
     return found[np.lexsort((found["target"], found["source"]))]
+
+
+def left_edges(
+    under: UnderWay, chosen: ChosenCalls, session: Numbers, think_ns: Numbers, factor: float
+) -> npt.NDArray[np.void]:
+    """The edges between the *chosen* calls, which are all that is left. What a call waited for before time zero makes it due
+    some time after the first call of its session is. Sets *think_ns* of the first calls: when they are due.
+    """
+    graph, many = under.graph, len(chosen.call)
+    place = np.full(len(graph), -1, np.int64)
+    place[chosen.call] = np.arange(many)
+    source, target = place[graph.edge_from], place[graph.edge_to]
+    wait = np.round(graph.edge_wait_ns * factor).astype(np.int64)
+    both = (source >= 0) & (target >= 0)
+    found = np.zeros(int(both.sum()), EDGE)
+    found["source"], found["target"], found["wait_ns"] = source[both], target[both], wait[both]
+    found["flags"] = np.where(graph.edge_from_start[both], EDGE_START, 0)
+    past = (source < 0) & (target >= 0)
+    since = np.where(graph.edge_from_start, under.due_ns[graph.edge_from], under.end_ns[graph.edge_from]) + wait
+    latest = np.full(many, np.iinfo(np.int64).min)
+    np.maximum.at(latest, target[past], since[past])
+    first = chosen.first[:-1]
+    due = under.due_ns[chosen.call[first]]
+    think_ns[first] = np.where(due < AFTER_ALL_NS, due, 0)
+    waits = np.flatnonzero(latest > np.iinfo(np.int64).min)
+    waits = waits[~np.isin(waits, first)]
+    more = np.zeros(len(waits), EDGE)
+    more["source"], more["target"], more["flags"] = first[session[waits]], waits, EDGE_START
+    more["wait_ns"] = latest[waits] - due[session[waits]]
+    found = np.concatenate([found, more])
+    return found[np.lexsort((found["target"], found["source"]))]
+
+
+def alone_calls(call: Numbers) -> ChosenCalls:
+    return ChosenCalls(call, np.zeros(len(call), np.int64), np.arange(len(call) + 1))
 
 
 def mark_context(edges: npt.NDArray[np.void], source: int, target: int, call: str) -> None:
@@ -444,7 +598,7 @@ def segments_of(graph: CallGraph, chosen: ChosenCalls) -> Segments:
 
 def grown_segments(graph: CallGraph, prefix_tokens: Numbers, chosen: ChosenCalls) -> Segments:
     """Prompts that begin as the one before them in their chain did, for *prefix_tokens*."""
-    session = np.repeat(np.arange(len(chosen.first) - 1), np.diff(chosen.first))
+    session = graph.session_of()[chosen.call] + chosen.round * graph.sessions
     latest: dict[tuple[int, int], list[tuple[int, int]]] = {}
     number, used, first = [], [], [0]
     size = np.zeros(len(chosen.call), np.int64)

@@ -115,6 +115,9 @@ def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
     waits = "; ".join(f"{kind} {one.count:,}, mean {one.mean_s:.3g} s" for kind, one in found.waits.items())
     when = "at recorded instants" if found.timing == "recorded" else "after the replies that they wait for"
     lines = [("sessions", shape), ("calls due", f"{when}{f': waits {waits}' if waits else ''}")]
+    if found.start is not None:
+        before = f"{found.under_way:,} sessions are under way, {found.calls_before:,} calls before are not sent"
+        lines.append(("starts", f"{found.start}: {before}"))
     if found.ideal is not None:
         lines.append(("ideal hits", ideal_text(found.ideal)))
     return lines + [("assumed" if not place else "", text) for place, text in enumerate(found.notes)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.plan.conversations.graph import GraphSessions
+from fastllmload.plan.conversations.graph import GraphSessions, Opening
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
 from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.prompts.composed import ComposedPrompts
@@ -35,10 +35,12 @@ class LoadedWorkload:
     dialogues: Dialogues | None = None
     samples: CodeSamples | None = None
 
-    def source(self, workload: Workload, origin: Origin, warmup: bool) -> PromptSource:
-        """The requests of a phase. *workload*: that which was loaded, with what the server has since reported."""
+    def source(self, workload: Workload, origin: Origin, warmup: bool, opening: Opening | None = None) -> PromptSource:
+        """The requests of a phase. *workload*: that which was loaded, with what the server has since reported. *opening*:
+        how the measured phase begins, where not with first calls.
+        """
         if self.graph is not None:
-            return GraphSessions(workload, origin, self.graph, warmup=warmup)
+            return GraphSessions(workload, origin, self.graph, warmup=warmup, opening=opening)
         if workload.turns is not None:
             if workload.name in (*DATASETS, CONVERSATION):
                 return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues)

@@ -22,6 +22,7 @@ from fastllmload.endpoint import BodyPieces
 from fastllmload.plan.bodies import disk_errors
 from fastllmload.plan.plan import PIECE
 from fastllmload.workload.content.words import WordTable
+from fastllmload.workload.graph import gathered
 
 Numbers = npt.NDArray[np.int64]
 BATCH_TOKENS = 1 << 20
@@ -42,6 +43,11 @@ class Segments:
     def prompts(self) -> int:
         return len(self.first) - 1
 
+    def taken(self, prompts: Numbers) -> Segments:
+        """Those of the *prompts*, in that order."""
+        place, first = gathered(self.first, prompts)
+        return Segments(first, self.number[place], self.used[place], self.size)
+
 
 @dataclass(frozen=True)
 class Written:
@@ -53,14 +59,21 @@ class Written:
 
 
 def write_segments(
-    path: Path, segments: Segments, table: WordTable, pieces: BodyPieces, output: Numbers, seed: str
-) -> Written:
-    """Write the file of bodies whose prompts are *segments*, drawn from *seed*; *output*: tokens of the answers."""
+    path: Path, segments: Segments, table: WordTable, pieces: BodyPieces, output: Numbers, seed: str,
+    bodies: Numbers | None = None,
+) -> Written:  # fmt: skip
+    """Write the file of bodies whose prompts are *segments*, drawn from *seed*; *output*: tokens of the answers. *bodies*:
+    the prompts that have one; None: all. Prompts after the last of these change nothing but which segments open a prompt.
+    """
+    order, opens = order_of_use(segments)
+    if bodies is not None:
+        used = segments.number[: int(segments.first[int(bodies.max(initial=-1)) + 1])]
+        order = order[: len(np.unique(used))]
+        segments = segments.taken(bodies)
     if not segments.prompts:
         with disk_errors(path):
             path.write_bytes(b"")
         return Written(np.empty(0, PIECE), np.zeros(1, np.uint64), hashlib.sha256().hexdigest())
-    order, opens = order_of_use(segments)
     hasher = hashlib.sha256()
     texts = Texts(segments)
     with disk_errors(path), open(path, "wb") as file:

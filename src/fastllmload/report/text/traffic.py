@@ -149,6 +149,8 @@ def session_texts(found: SessionFigures) -> list[str]:
         f"{count(found.completed)} of {count(found.begun)} completed ({quantity(found.completed_per_s)}/s), "
         f"{count(found.failed)} failed, {count(found.unfinished)} cut off",
     ]
+    if known(found.under_way):
+        lines.append(f"{count(found.under_way)} more were under way at the start")
     if found.met is not None:
         lines.append(f"{count(found.met)} met all objectives in every call ({quantity(found.goodput)}/s)")
     if known(found.completed):
