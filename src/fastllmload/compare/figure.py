@@ -17,7 +17,9 @@ OTHER_NAMES = {
     "e2el": "e2e", "output_throughput": "output_tok_s", "request_throughput": "req_s", "total_input_tok_s": "input_tok_s"
 }  # fmt: skip
 GAPS = ("itl", "itl_b", "tbc")  # one of them has values, by how the server delivered
-HIGHER_IS_BETTER = re.compile(r"tok_s|req_s|goodput|per_gpu|per_dollar|success|completion|fluidity|attainment|benefit")
+HIGHER_IS_BETTER = re.compile(
+    r"tok_s|req_s|sessions_s|goodput|per_gpu|per_dollar|success|completion|fluidity|attainment|benefit"
+)
 STANDARD = (
     *(f"{statistic}_{metric}_ms" for metric in ("ttft", "tpot", "itl", "e2e") for statistic in ("p50", "p99")),
     "output_tok_s",
@@ -25,6 +27,7 @@ STANDARD = (
     "success_rate",
 )
 LATENCY_COUNT = 8  # of STANDARD, before the rates
+OF_SESSIONS = ("p50_session_makespan_ms", "p99_session_makespan_ms", "sessions_s", "session_goodput")
 OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot_any") for statistic in ("p50", "p99"))
 
 
@@ -145,8 +148,8 @@ def standard_figures(documents: list[RunDocument]) -> list[ComparedFigure]:
     """
     have = known_names(documents[0])
     more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
-    names = (*STANDARD[:LATENCY_COUNT], *more, *STANDARD[LATENCY_COUNT:], "request_goodput")
+    names = (*STANDARD[:LATENCY_COUNT], *more, *STANDARD[LATENCY_COUNT:], "request_goodput", *OF_SESSIONS)
     figures = [figure_of(name, documents[0]) for name in names if name in have]
     if len({document.config.output.goodput for document in documents}) > 1:  # goodput of other objectives is another
-        figures = [figure for figure in figures if figure.metric != "request_goodput"]
+        figures = [figure for figure in figures if figure.metric not in ("request_goodput", "session_goodput")]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

@@ -11,6 +11,7 @@ from fastllmload.arrays import Floats, Mask, Numbers, Values
 from fastllmload.compare.figure import GAPS, ComparedFigure
 from fastllmload.metrics.distribution.summary import known, without_nulls
 from fastllmload.metrics.request.latencies import by_request, in_time
+from fastllmload.metrics.run.sessions import Completed, SentCalls, completed, from_the_first_call, measured_calls
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -62,8 +63,23 @@ class RunSeries:
         found = self.pooled.gaps
         return Sample(found.each, np.sort(found.each), found.first)
 
+    @cached_property
+    def sessions(self) -> tuple[SentCalls, Completed] | None:
+        """The sessions whose values `sample` has; None where the run has none."""
+        calls = None if self.window is None else measured_calls(self.run, self.chosen)
+        if calls is None or self.window is None:
+            return None
+        return calls, completed(calls, self.window, from_the_first_call(self.run, calls))
+
+    def _of_sessions(self, figure: ComparedFigure) -> Values | None:
+        return None if self.sessions is None else self.sessions[1].values.get(figure.metric)
+
     def sample(self, figure: ComparedFigure) -> Sample | None:
-        """The figure's values; None where it is not computed from values of requests."""
+        """The figure's values; None where it is not computed from values of requests or sessions."""
+        of_sessions = self._of_sessions(figure)
+        if of_sessions is not None:
+            values = without_nulls(of_sessions)
+            return Sample(values, np.sort(values)) if len(values) else None
         if figure.metric in GAPS:
             return self.gaps if len(self.gaps.values) else None
         if figure.metric not in self.latencies:
@@ -72,7 +88,12 @@ class RunSeries:
         return Sample(values, np.sort(values)) if len(values) else None
 
     def requests(self, figure: ComparedFigure) -> Numbers:
-        """Number in the plan of each unit of `sample`."""
+        """Number in the plan of each unit of `sample`; of a session that of its first call."""
+        of_sessions = self._of_sessions(figure)
+        if self.sessions is not None and of_sessions is not None:
+            calls, done = self.sessions
+            first: Numbers = calls.rows["request"][calls.first[done.number]].astype(np.int64)
+            return first[known(of_sessions)]
         rows = self.chosen_rows
         if figure.metric in GAPS:
             rows = self.pooled.rows
@@ -91,6 +112,12 @@ class RunSeries:
         """Amounts of a rate over the window; None where the figure is not a rate of requests or tokens."""
         if self.window is None or self.window.seconds <= 0:
             return None
+        if figure.metric == "sessions_s" and self.sessions is not None:
+            done = self.sessions[1]
+            amounts = amounts_by_stretch(done.ended, np.ones(len(done.ended)), self.window)
+            return Stretches(
+                amounts, self.window.seconds, float(done.makespan.mean()) / 1e9 if len(done.makespan) else 0.0
+            )
         rows = self.run.rows
         ok = self.chosen.measured & (rows["status"] == layout.OK)
         missed = self.tokens.input - np.maximum(rows["cached_tokens"], 0)

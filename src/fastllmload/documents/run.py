@@ -553,6 +553,15 @@ class CallGroup(Document, frozen=True, kw_only=True):
     cached_share: RequestShare = None  # prompt tokens that the server found in its cache, as it reports them
 
 
+class SessionObjective(Document, frozen=True, kw_only=True):
+    """How many of the sessions that were completed meet a limit of `--goodput`."""
+
+    objective: str | None = None
+    limit: Annotated[Number, field("ms, or a factor")] = None
+    unit: str | None = None  # ms, factor
+    met: Sessions = None
+
+
 class SessionFigures(Document, frozen=True, kw_only=True):
     """Sessions whose first call was sent in the window. A session counts once, however many calls it has."""
 
@@ -566,8 +575,9 @@ class SessionFigures(Document, frozen=True, kw_only=True):
     calls_failed: Calls = None  # of the calls sent
     calls_cancelled: Calls = None  # never sent, since a call that they wait for failed
     completed_per_s: Rate = None  # sessions that ended in the window, per second
-    met: Sessions = None  # completed, and every call met the objectives of `--goodput`
+    met: Sessions = None  # completed, and it and every call met the objectives of `--goodput`
     goodput: Rate = None  # met, per second
+    objectives: tuple[SessionObjective, ...] = ()  # of sessions
     makespan: Metric = NO_METRIC  # first send to the last byte of the last call that something waits for; completed
     makespan_with_unfinished: dict[str, Ms] = {}  # percentiles with cut-off sessions as censored (Kaplan and Meier)
     model_time: Metric = NO_METRIC  # of the longest chain of a session, in calls

@@ -180,7 +180,8 @@ class RunSession:
             self.starting.refuse_failed()
         plans = build_plans(replayed, found.model, self.folder.work)
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
-        refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
+        sent, numbers = plans.measure, set(plans.measure.request_class.tolist())
+        refuse_unknown(settings.output.goodput, sent.classes, numbers, sent.calls is not None)
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
         specs, phases, tap = self._prepare(asked, found, plans, telemetry)

@@ -48,6 +48,12 @@ def read_objective(
     text = (text or ("p99" if limits else SUSTAINED)).strip().lower()
     name, _, share_text = text.partition(":")
     wanted = objectives_of(limits)
+    of_sessions = next((one.name for one in wanted if one.of_sessions), None)
+    if of_sessions is not None:
+        raise InputError(
+            "objective-invalid",
+            f"--goodput {of_sessions} is about sessions, and a search judges requests; give an objective of requests",
+        )
     percentile = PERCENTILE.fullmatch(name)
     if name in (SUSTAINED, SMOOTH) or percentile is not None:
         reject_if(share_text != "", text, "takes no share")

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from refusals import raises_code
 from typed_documents import typed
 
+from fastllmload.errors import InputError
 from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, RequestMetric, evaluator
-from fastllmload.metrics.objectives.objective import objective, objectives_of, read_objective, refuse_unknown
+from fastllmload.metrics.objectives.objective import (
+    objective,
+    objectives_of,
+    of_requests,
+    read_objective,
+    refuse_unknown,
+)
 from fastllmload.metrics.objectives.report import WORST, slo_ok
 from fastllmload.metrics.public import measure
 from fastllmload.records import layout
@@ -166,9 +173,9 @@ def test_a_request_that_failed_at_the_connection_waits_from_its_dispatch() -> No
 def test_an_objective_of_an_empty_class_is_refused_and_not_met_by_all(
     asked: str, names: list[str], said: tuple[str, ...]
 ) -> None:
-    refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1])
+    refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1], False)
     with raises_code(*said):
-        refuse_unknown([(asked, 9.0)], names, [0, 1])
+        refuse_unknown([(asked, 9.0)], names, [0, 1], False)
 
 
 def long_pauses(judged: JudgedRequests) -> Any:
@@ -206,3 +213,15 @@ def test_a_count_has_a_limit_of_zero_or_more(monkeypatch: pytest.MonkeyPatch, te
     monkeypatch.setitem(METRICS, "long_pauses", RequestMetric("count", long_pauses))
     with raises_code("objective-invalid"):
         read_objective(text)
+
+
+def test_an_objective_of_sessions_needs_sessions_and_no_class() -> None:
+    assert read_objective("session_makespan:30s") == ("session_makespan", 30_000.0)
+    assert read_objective("session_stretch:1.5") == ("session_stretch", 1.5)
+    assert objective("session_stretch", 1.5).words == "session_stretch of at most 1.5"
+    refuse_unknown([("session_makespan", 5.0)], (), [0], True)
+    with pytest.raises(InputError, match="the requests of this run stand alone; give --turns or a trace of sessions"):
+        refuse_unknown([("session_makespan", 5.0)], (), [0], False)
+    with pytest.raises(ValueError, match="names a class, but sessions have none"):
+        objective("chat/session_makespan", 1.0)
+    assert [one.metric for one in of_requests([("ttft", 1.0), ("session_makespan", 1.0)])] == ["ttft"]

@@ -11,13 +11,13 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.run.block_hits import block_hits
-from fastllmload.metrics.run.sessions import PARTS, critical_path, sent_calls, sessions_block
+from fastllmload.metrics.run.sessions import PARTS, critical_path, sent_calls, session_metrics, sessions_block
 from fastllmload.metrics.run.window import Populations, Window
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.prompts.load import LoadedWorkload
 from fastllmload.records import layout
-from fastllmload.settings import Load, RunSettings, Workload
+from fastllmload.settings import Load, Output, RunSettings, Workload
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import WaitKind
 
@@ -80,7 +80,7 @@ def run(tmp_path: Path) -> Any:
         row(5, 2, 100, 130, 200), row(6, 2, 300, 0, 450, status=layout.CANCELLED, error=DRAIN, t_first=0),
     ])  # fmt: skip
     rows["input_target"] = plan.input_tokens[rows["request"]]
-    return SimpleNamespace(rows=rows, directory=tmp_path, document=SimpleNamespace(plan=plan.document))
+    return SimpleNamespace(rows=rows, directory=tmp_path, document=SimpleNamespace(plan=plan.document, config=settings))
 
 
 def found(run: Any, good: Any = None) -> Any:
@@ -95,6 +95,29 @@ def test_what_became_of_sessions_and_calls(run: Any) -> None:
     assert (one.calls_planned, one.calls_sent, one.calls_failed, one.calls_cancelled) == (7, 6, 1, 1)
     assert one.met == 1 and one.goodput == 2.0 and one.completed_per_s == 2.0
     assert found(run, np.array([True, False, True, False, True, False])).met == 0
+
+
+@pytest.mark.parametrize(
+    ("goodput", "met"),
+    [
+        ([("session_makespan", 399.0)], 1), ([("session_makespan", 398.999)], 0),
+        ([("session_stretch", 0.5)], 1), ([("session_stretch", 0.49), ("session_makespan", 9e9)], 0),
+    ],
+)  # fmt: skip
+def test_a_session_is_good_within_the_limits_of_sessions(run: Any, goodput: list[Any], met: int) -> None:
+    """One session is completed: 399 ms, of 800 with the recorded service times."""
+    run.document.config = RunSettings(output=Output(goodput=tuple(goodput)))
+    one = found(run)
+    assert (one.met, one.goodput) == (met, 2.0 * met)
+    assert [(each.objective, each.limit) for each in one.objectives] == goodput
+    assert min(each.met for each in one.objectives) == met
+    assert found(run, np.zeros(len(run.rows), np.bool_)).met == 0
+
+
+def test_sessions_have_metrics_that_gates_and_comparisons_know(run: Any) -> None:
+    one = session_metrics(found(run))
+    assert one["session_makespan"].p50 == pytest.approx(399.0) and one["sessions_s"].value == 2.0
+    assert session_metrics(None) == {}
 
 
 def test_times_of_a_completed_session(run: Any) -> None:

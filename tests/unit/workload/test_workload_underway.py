@@ -110,7 +110,7 @@ def test_a_session_in_its_last_call_leaves_its_slot_when_that_would_have_ended()
     graph = lines((4, 10, 20), (2, 10, 20))
     found = under_way(graph, Start("share", 0.95, 0.95), 1, 1, 1.0, "1")
     assert found.live == 0 and found.graph.sessions == 1
-    assert found.due_ns.tolist() == [5 * MS, 35 * MS, 65 * MS, 95 * MS]  # the trace's first, which nobody has sent
+    assert found.due_ns.tolist() == [5 * MS, 35 * MS, 65 * MS, 95 * MS]  # the trace's first, which was not sent yet
 
 
 def test_every_session_is_sent_once_a_round_whether_entire_or_not() -> None:
@@ -142,7 +142,7 @@ def test_the_plan_continues_sessions_by_edges_from_their_first_call(tmp_path: Pa
     assert plan.turns["waits_for"].tolist() == [0, 2]
 
 
-def test_the_warm_up_sends_the_prompts_that_the_rest_goes_on_from(tmp_path: Path) -> None:
+def test_the_warm_up_sends_the_prompts_that_the_rest_continues(tmp_path: Path) -> None:
     """Each prompt of the measured phase begins with one of the warm-up, byte for byte, where its session was under way."""
     graph = lines((6, 10, 20), (6, 10, 20), (6, 10, 20), (6, 10, 20))
     measured = planned(tmp_path / "m", graph)

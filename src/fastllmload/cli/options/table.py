@@ -318,7 +318,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Output": (
         words("--goodput", "output.goodput", read.objective, "NAME:LIMIT ...",
               "Objectives in ms: ttft:200 tpot:50 e2el:3000, itl:60 (every gap; tbt, tbc), idle:500; reading:20 tokens/s; "
-              "ttft_any:200 and tpot_any:50 count reasoning; fluidity:0.9. For one class of requests: CLASS/ttft:200."),
+              "ttft_any:200 and tpot_any:50 count reasoning; fluidity:0.9; of sessions session_makespan:30s and "
+              "session_stretch:1.5. For one class of requests: CLASS/ttft:200."),
         value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
               "What inter-token gaps are (IETF B.2.1): A between chunks; B between tokens, where those of a chunk arrive "
               "together; auto (default): by what the server delivers."),

@@ -115,6 +115,10 @@ METRICS: dict[str, RequestMetric] = {
 }
 
 
+# What a session as a whole can be limited to, and its unit: `sessions` of run.json says how many meet it.
+OF_SESSIONS = {"session_makespan": "ms", "session_stretch": "factor"}
+
+
 def outcome(judged: JudgedRequests, name: str, limit: float) -> ObjectiveOutcome:
     """The outcome for every request, whatever its class; *name* is a key of METRICS, *limit* in its unit. An answer that is
     all reasoning misses objectives of the answer, because its reader received none.

@@ -11,7 +11,7 @@ from fastllmload import quantities
 from fastllmload.arrays import Mask, Values
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, InvalidValue
-from fastllmload.metrics.objectives.evaluators import METRICS
+from fastllmload.metrics.objectives.evaluators import METRICS, OF_SESSIONS
 
 ALIASES = {"e2e": "e2el"}
 FORM = "[CLASS/]NAME:LIMIT"
@@ -19,7 +19,9 @@ FORM = "[CLASS/]NAME:LIMIT"
 
 @dataclass(frozen=True)
 class Objective:
-    """*metric* is a key of METRICS, *limit* in its unit; *request_class* is a name or number, None for all classes."""
+    """*metric* is a key of METRICS or OF_SESSIONS, *limit* in its unit; *request_class* is a name or number, None for all
+    classes.
+    """
 
     metric: str
     limit: float
@@ -27,13 +29,18 @@ class Objective:
 
     @property
     def unit(self) -> str:
-        return METRICS[self.metric].unit
+        return unit_of(self.metric)
+
+    @property
+    def of_sessions(self) -> bool:
+        """Whether it is about sessions, not about requests."""
+        return self.metric in OF_SESSIONS
 
     @property
     def words(self) -> str:
         """`ttft of at most 100 ms`."""
-        bound = "at least" if METRICS[self.metric].least else "at most"
-        return f"{self.name} of {bound} {self.limit:g}" + ("" if self.unit in ("share", "count") else f" {self.unit}")
+        bound = "at least" if not self.of_sessions and METRICS[self.metric].least else "at most"
+        return f"{self.name} of {bound} {self.limit:g}" + ("" if self.unit in NUMBERS else f" {self.unit}")
 
     @property
     def name(self) -> str:
@@ -45,18 +52,23 @@ def objective(name: str, limit: float) -> Objective:
     """From `[CLASS/]NAME` and a limit in the unit of the metric. The text of a ValueError follows the user's text."""
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
-    if metric not in METRICS:
+    if metric not in METRICS and metric not in OF_SESSIONS:
         raise InvalidValue(
-            "objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(METRICS)}"
+            "objective-invalid",
+            f"is not an objective; write {FORM} with a name of {', '.join((*METRICS, *OF_SESSIONS))}",
         )
+    if slash and metric in OF_SESSIONS:
+        raise InvalidValue("objective-invalid", f"names a class, but sessions have none; write {metric}:LIMIT")
     if slash and not head.strip():
         raise InvalidValue(
             "objective-invalid", f"names no class of requests before its slash; write for example 0/{metric}:200"
         )
-    unit = METRICS[metric].unit
+    unit = unit_of(metric)
     lowest_fails = limit < 0 if unit == "count" else limit <= 0
     if lowest_fails or not limit < float("inf") or (unit == "share" and limit > 1):
-        what = {"share": "a share above 0 and up to 1", "count": "a number"}.get(unit, f"{unit} above 0")
+        what = {"share": "a share above 0 and up to 1", "count": "a number", "factor": "a factor above 0"}.get(
+            unit, f"{unit} above 0"
+        )
         raise InvalidValue("objective-invalid", f"has a limit out of range; write {what}")
     return Objective(metric, limit, head.strip() or None)
 
@@ -77,12 +89,17 @@ def read_objective(text: str) -> tuple[str, float]:
 def limit_in(unit: str, text: str) -> float | None:
     if unit == "ms":
         return quantities.duration(text, "ms")
-    if unit == "count":
+    if unit in ("count", "factor"):
         return quantities.number(text)
     return quantities.share(text) if unit == "share" else quantities.token_rate(text)
 
 
-EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9", "count": "3"}
+EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9", "count": "3", "factor": "1.5"}
+NUMBERS = ("share", "count", "factor")  # units that are not written
+
+
+def unit_of(metric: str) -> str:
+    return OF_SESSIONS[metric] if metric in OF_SESSIONS else METRICS[metric].unit
 
 
 def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
@@ -94,6 +111,11 @@ def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
         except ValueError as problem:
             raise InputError("objective-invalid", f"objective '{name}:{limit:g}' {problem}") from None
     return tuple(found)
+
+
+def of_requests(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
+    """The objectives that a request meets or misses. InputError names the first that is invalid."""
+    return tuple(one for one in objectives_of(asked) if not one.of_sessions)
 
 
 def class_number(name: str, document: RunDocument) -> int | None:
@@ -110,13 +132,21 @@ def class_name(number: int, document: RunDocument) -> str:
     return str(names[number]) if number < len(names) else str(number)
 
 
-def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], numbers: Iterable[int]) -> None:
-    """InputError for an objective of a class that the plan does not have: all requests would meet it.
+def refuse_unknown(
+    asked: Iterable[tuple[str, float]], names: Sequence[str], numbers: Iterable[int], sessions: bool
+) -> None:
+    """InputError for an objective of a class that the plan does not have: all requests would meet it; or of *sessions*.
 
     *names* of the plan's classes, and *numbers* of the classes of its requests.
     """
     known = {*names, *map(str, numbers)}
     for name, limit in asked:
+        if name in OF_SESSIONS and not sessions:
+            raise InputError(
+                "option-not-applicable",
+                f"--goodput {name}:{limit:g} is for sessions, and the requests of this run stand alone; give --turns or a "
+                "trace of sessions, or an objective of requests",
+            )
         head, slash, _ = name.rpartition("/")
         if slash and head not in known:
             remedy = f"its classes are {', '.join(names)}" if names else "it has no classes, so leave the class out"

@@ -13,8 +13,15 @@ from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
 from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.summary import distribution, number
-from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, ObjectiveOutcome, evaluator, outcome
-from fastllmload.metrics.objectives.objective import Objective, class_name, class_number, objectives_of, subject
+from fastllmload.metrics.objectives.evaluators import (
+    METRICS,
+    OF_SESSIONS,
+    JudgedRequests,
+    ObjectiveOutcome,
+    evaluator,
+    outcome,
+)
+from fastllmload.metrics.objectives.objective import Objective, class_name, class_number, of_requests, subject
 from fastllmload.metrics.run.throughput import TimeBase, per_second
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
 from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of, targets_of
@@ -46,7 +53,7 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
 
     One item per chosen row. InputError for an unknown name.
     """
-    wanted = objectives_of(limits.items())
+    wanted = of_requests(limits.items())
     tokens = count_tokens(run)
     times = token_times(run, chosen, tokens)
     judged = judged_of(run, tokens, times, fluidity_of(run, tokens, times))
@@ -80,7 +87,7 @@ def meeting_all(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidit
     """Rows of the run that are ok and meet every objective of --goodput; None without objectives, or with unknown ones."""
     asked = run.document.config.output.goodput
     try:
-        wanted = objectives_of(asked) if asked else []
+        wanted = of_requests(asked) if asked else ()
     except InputError:
         return None
     if not wanted:
@@ -100,7 +107,7 @@ def objectives(
     n_r: Numbers,
     smooth: Mapping[str, float | None],
 ) -> Objectives | None:
-    """Judge the submitted requests, which all have *times*, by the objectives of --goodput; None without any.
+    """Judge the submitted requests, which all have *times*, by the objectives of --goodput; None without any of requests.
 
     *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
     not know leaves all figures null.
@@ -109,13 +116,19 @@ def objectives(
     if not asked:
         return None
     try:
-        wanted = objectives_of(asked)
+        wanted = of_requests(asked)
     except InputError as problem:
         found = Objectives(problem=str(problem))
     else:
+        if not wanted:
+            return None
         found = judge(run, wanted, judged_of(run, tokens, times, fluid), n_r, base.seconds)
     return replace(
-        found, objectives_ms=dict(asked), smooth_goodput=dict(smooth), time_base=base.name, seconds=base.seconds
+        found,
+        objectives_ms={name: limit for name, limit in asked if name not in OF_SESSIONS},
+        smooth_goodput=dict(smooth),
+        time_base=base.name,
+        seconds=base.seconds,
     )
 
 

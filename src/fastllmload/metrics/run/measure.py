@@ -28,7 +28,7 @@ from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.in_flight import in_flight_metrics
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
-from fastllmload.metrics.run.sessions import sessions_block
+from fastllmload.metrics.run.sessions import session_metrics, sessions_block
 from fastllmload.metrics.run.steadiness import steadiness
 from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
@@ -59,6 +59,7 @@ OF_ROWS = frozenset(
             "cold_start_latency",
             "server_total_duration",
         ),
+        *("session_makespan", "session_stretch", "session_model_time", "session_tool_time", "sessions_s"),
         *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
     )
 )
@@ -168,6 +169,8 @@ def measure_all(run: Run) -> RunDocument:
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
     good = meeting_all(run, tokens, times, fluid)
+    sessions = sessions_block(run, window, chosen, good)
+    metrics |= session_metrics(sessions)
     if slo is not None:
         slo = with_bounds(slo, *unfinished_in_window(run, window, chosen))
     return replace(
@@ -183,7 +186,7 @@ def measure_all(run: Run) -> RunDocument:
         fairness=fairness_block(run, chosen, tokens),
         classes=classes_block(run, window, chosen, tokens, times),
         conversations=conversations_block(run, chosen),
-        sessions=sessions_block(run, window, chosen, good),
+        sessions=sessions,
         users=users_block(run.rows[chosen.measured]),
         steadiness=steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),

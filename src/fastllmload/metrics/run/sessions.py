@@ -7,6 +7,7 @@ lies the wait, and before that the reply (or the start) that made it due.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from fastllmload.arrays import Floats, Mask, Numbers, Rows
+from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import BlockHits, CallGroup, PathShares, SessionFigures
-from fastllmload.errors import RunFolderError
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import BlockHits, CallGroup, PathShares, SessionFigures, SessionObjective
+from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.objectives.objective import Objective, objectives_of
 from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.block_hits import block_hits
 from fastllmload.metrics.run.conversations import conversing
@@ -82,13 +85,30 @@ def sessions_block(run: Run, window: Window | None, chosen: Populations, good: M
     """`sessions` of run.json; None without sessions. *good*: rows that meet all objectives."""
     if window is None:
         return None
-    calls = sent_calls(run, chosen.measured & conversing(run) & (run.rows["t_dispatch"] > 0))
+    calls = measured_calls(run, chosen)
     if calls is None:
         return None
-    facts = run.document.plan.description.workload.sessions
-    begun = calls.entire if facts is not None and facts.start is not None else np.ones(len(calls.planned), np.bool_)
-    found = figures(window, calls, chosen, good, begun)
+    limits = [one for one in asked_objectives(run) if one.of_sessions]
+    found = figures(window, calls, chosen, good, from_the_first_call(run, calls), limits)
     return replace(found, cache=cache_of(run, chosen))
+
+
+def measured_calls(run: Run, chosen: Populations) -> SentCalls | None:
+    return sent_calls(run, chosen.measured & conversing(run) & (run.rows["t_dispatch"] > 0))
+
+
+def from_the_first_call(run: Run, calls: SentCalls) -> Mask:
+    """Which sessions were not under way at time zero."""
+    facts = run.document.plan.description.workload.sessions
+    return np.ones(len(calls.planned), np.bool_) if facts is None or facts.start is None else calls.entire
+
+
+def asked_objectives(run: Run) -> tuple[Objective, ...]:
+    """Those of --goodput; none where this version does not know one of them."""
+    try:
+        return objectives_of(run.document.config.output.goodput)
+    except InputError:
+        return ()
 
 
 def cache_of(run: Run, chosen: Populations) -> BlockHits | None:
@@ -157,25 +177,87 @@ def sent_ns(rows: Rows) -> Numbers:
     return np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
 
 
-def figures(window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask) -> SessionFigures:
-    """*begun*: sessions that were not under way at time zero; those that were count in rates, calls and groups alone."""
+@dataclass(frozen=True)
+class Completed:
+    """Sessions that were sent from their first call on, in the window, and of which all calls were ok: by their begin.
+
+    *number* among the sent ones; in ns *makespan*, *model_time* and *tool_time* of its longest chain; *stretch*: NaN where a
+    service time is not recorded; *paths*: ns of PARTS. *ended*: the end of every session in the run whose calls were all ok.
+    """
+
+    number: Numbers
+    makespan: Numbers
+    stretch: Floats
+    paths: Floats
+    ended: Numbers
+
+    @property
+    def model_time(self) -> Numbers:
+        return whole_ns(self.paths[:, 0] + self.paths[:, 1])
+
+    @property
+    def tool_time(self) -> Numbers:
+        return whole_ns(self.paths[:, PARTS.index("tool")])
+
+    @property
+    def values(self) -> dict[str, Values]:
+        """The metrics of OF_SESSIONS, by session."""
+        return {
+            "session_makespan": self.makespan,
+            "session_stretch": self.stretch,
+            "session_model_time": self.model_time,
+            "session_tool_time": self.tool_time,
+        }
+
+
+def completed(calls: SentCalls, window: Window, begun: Mask) -> Completed:
+    end = calls.most(np.where(calls.call["background"] == 0, calls.rows["t_end"], 0))
+    complete = calls.total(calls.rows["status"] == layout.OK) == calls.planned
+    done = np.flatnonzero(window.holds(calls.begin) & begun & complete)
+    done = done[np.argsort(calls.begin[done], kind="stable")]
+    makespan = (end - calls.begin)[done]
+    paths = np.array([critical_path(calls, int(one)) for one in done], np.float64).reshape(-1, len(PARTS))
+    recorded = np.array([recorded_ns(calls, int(one)) for one in done], np.float64)
+    return Completed(done, makespan, makespan / recorded, paths, end[complete])
+
+
+def session_metrics(found: SessionFigures | None) -> dict[str, Metric]:
+    """`metrics` of run.json: of sessions, where there are any."""
+    if found is None:
+        return {}
+    return {
+        "session_makespan": found.makespan,
+        "session_stretch": found.stretch,
+        "session_model_time": found.model_time,
+        "session_tool_time": found.tool_time,
+        "sessions_s": Metric(value=found.completed_per_s, unit="sessions/s"),
+        "session_goodput": Metric(value=found.goodput, unit="sessions/s"),
+    }
+
+
+def figures(
+    window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask, limits: Sequence[Objective]
+) -> SessionFigures:
+    """*begun*: sessions that were not under way at time zero; those that were count in rates and groups alone. *limits* of
+    sessions.
+    """
     rows, planned, sent, begin = calls.rows, calls.planned, np.diff(calls.first), calls.begin
-    end = calls.most(np.where(calls.call["background"] == 0, rows["t_end"], 0))
     ok = rows["status"] == layout.OK
     cut = (rows["status"] == layout.IN_FLIGHT) | (rows["error"] == layout.ERROR_NAMES.index("drain"))
     bad = calls.total(~ok & ~cut)
     inside = window.holds(begin) & begun
     complete = calls.total(ok) == planned
     failed, unfinished = inside & ~complete & (bad > 0), inside & ~complete & (bad == 0)
-    done = np.flatnonzero(inside & complete)
-    done = done[np.argsort(begin[done], kind="stable")]
-    makespan = (end - begin)[done]
-    paths = np.array([critical_path(calls, int(one)) for one in done], np.float64).reshape(-1, len(PARTS))
-    part = {name: paths[:, number] for number, name in enumerate(PARTS)}
-    recorded = np.array([recorded_ns(calls, int(one)) for one in done], np.float64)
+    whole = completed(calls, window, begun)
+    done, makespan = whole.number, whole.makespan
     tools = np.where(calls.call["kind"] == WaitKind.TOOL, calls.wait_ns, 0)
-    met = None if good is None else int((calls.total(good[calls.at]) == planned)[done].sum())
-    ended = float((complete & window.holds(end)).sum())
+    within = {
+        one: (makespan <= round(one.limit * 1e6)) if one.metric == "session_makespan" else whole.stretch <= one.limit
+        for one in limits
+    }
+    every = np.ones(len(done), np.bool_) if good is None else (calls.total(good[calls.at]) == planned)[done]
+    met = None if good is None and not limits else int(np.logical_and.reduce([every, *within.values()]).sum())
+    ended = float(window.holds(whole.ended).sum())
     return SessionFigures(
         begun=int(inside.sum()),
         under_way=None if begun.all() else int((~begun).sum()),
@@ -189,17 +271,21 @@ def figures(window: Window, calls: SentCalls, chosen: Populations, good: Mask | 
         completed_per_s=per_second(ended, window.seconds),
         met=met,
         goodput=None if met is None else per_second(float(met), window.seconds),
+        objectives=tuple(
+            SessionObjective(objective=one.name, limit=one.limit, unit=one.unit, met=int(each.sum()))
+            for one, each in within.items()
+        ),
         makespan=distribution(makespan, "ms"),
         makespan_with_unfinished=with_unfinished(calls, makespan, np.flatnonzero(unfinished)),
-        model_time=distribution(whole_ns(part["prefill"] + part["decode"]), "ms"),
-        tool_time=distribution(whole_ns(part["tool"]), "ms"),
+        model_time=distribution(whole.model_time, "ms"),
+        tool_time=distribution(whole.tool_time, "ms"),
         tool_time_all=distribution(calls.total(tools)[done], "ms"),
-        stretch=distribution(makespan / recorded, ""),
+        stretch=distribution(whole.stretch, ""),
         calls=distribution(planned[done].astype(np.float64), "calls"),
         agents=distribution(calls.most(calls.call["chain"])[done] + 1.0, "agents"),
         depth=distribution(calls.most(calls.call["depth"])[done].astype(np.float64), "levels"),
         in_flight=distribution(most_in_flight(calls)[done].astype(np.float64), "calls"),
-        critical_path=shares(paths),
+        critical_path=shares(whole.paths),
         turns=groups(calls, chosen, "turn")[:MOST_TURNS],
         depths=groups(calls, chosen, "depth"),
         caveat=short(makespan, window, int(unfinished.sum())),

@@ -75,7 +75,8 @@ class ChosenCalls:
 @dataclass(frozen=True)
 class Opening:
     """How the measured phase begins: its *slots* in the middle of sessions, of which it sends as many as *quota* has
-    requests if *by_starts*, else those of a pool. *origin* of that phase; *primed*: a warm-up sends what the server has seen of them.
+    requests if *by_starts*, else those of a pool. *origin* of that phase; *primed*: a warm-up sends what the server has
+    seen of them.
     """
 
     start: Start
@@ -159,7 +160,7 @@ class GraphSessions:
 
     def _write_seen(self, path: Path, quota: Quota, output: Numbers, endpoint: Endpoint, model: str) -> Bodies:
         """The warm-up: the last call before time zero of every agent, again and again until *quota* is met; so the server
-        has seen the prompts that the measured phase goes on from.
+        has seen the prompts that the measured phase continues.
         """
         assert self._under is not None
         latest, number, tokens, prompts = self._under.latest, 0, 0, 0

@@ -13,6 +13,7 @@ from fastllmload.documents.run import (
     Conversations,
     RunDocument,
     SessionFigures,
+    SessionObjective,
     Users,
 )
 from fastllmload.records.error_texts import message_of
@@ -142,6 +143,11 @@ def _conversations(found: Conversations) -> str:
     return f"{begun}, {count(stopped)} stopped early{called}{share}"
 
 
+def limit_text(one: SessionObjective) -> str:
+    """`<= 30,000 ms`, `<= 1.5`."""
+    return f"<= {quantity(one.limit)}" + (" ms" if one.unit == "ms" else "")
+
+
 def session_texts(found: SessionFigures) -> list[str]:
     """How many sessions ended well, how long they took, where the time went, and what the cache found."""
     few = "*" if has_too_few_samples(found.makespan, "p99", SAMPLES_NEEDED["p99"]) else ""
@@ -153,6 +159,7 @@ def session_texts(found: SessionFigures) -> list[str]:
         lines.append(f"{count(found.under_way)} more were under way at the start")
     if found.met is not None:
         lines.append(f"{count(found.met)} met all objectives in every call ({quantity(found.goodput)}/s)")
+        lines += [f"{count(one.met)} had {one.objective} {limit_text(one)}" for one in found.objectives]
     if known(found.completed):
         lines.append(
             f"makespan p50 {quantity(found.makespan.p50)}, p99 {quantity(found.makespan.p99)}{few} ms; "
