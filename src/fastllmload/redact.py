@@ -98,12 +98,18 @@ def header_line_secrets(text: str) -> list[str]:
     return header_secrets(name, content) if colon else [text, *text.split()[1:]]
 
 
+def labelled(text: str) -> tuple[str | None, str]:
+    """(label, URL) of `LABEL=URL`; a label has no colon and no slash, so that no URL begins like one."""
+    match = re.fullmatch(r"([^:/?#=]*)=(.*)", text, re.DOTALL)
+    return (None, text) if match is None else (match[1], match[2])
+
+
 def url_secrets(url: str) -> list[str]:
     """The password of `https://user:password@host`, or the token of `https://token@host`; also the values of a query and
     the fragment: options allow neither in a URL, and `?key=...` is often a credential.
     """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(labelled(url)[1])
         found = [parts.password or parts.username or "", parts.fragment]
     except ValueError:  # not a URL; the code that uses it reports that
         return []

@@ -181,9 +181,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """What is sampled during the run. *urls* empty: each target's own metrics page, if it has one."""
 
     enabled: bool = True  # whether anything is sampled
-    urls: tuple[str, ...] = ()  # metrics pages in Prometheus text; empty: /metrics of each target
+    urls: tuple[str, ...] = ()  # metrics pages in Prometheus text, URL or LABEL=URL; empty: /metrics of each target
     metrics: tuple[str, ...] = ()  # further series, by the server's names
     interval: float = 1.0  # between samples
+    idle: float = 0.0  # sampled before the first request, for what the idle system takes
     power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command
     power_command: str | None = None  # a shell command that prints watts, once or repeatedly
     gpus: tuple[int, ...] = ()  # of NVML; empty: all

@@ -19,7 +19,8 @@ SECRETS: dict[str, Callable[[str], list[str]]] = {  # flag: the secrets in its v
     "--api-key": lambda value: [value],
     **dict.fromkeys(("-H", "--header"), header_line_secrets),
     **dict.fromkeys(
-        ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics"), url_secrets
+        ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics", "--gpu-telemetry"),
+        url_secrets,
     ),
     **dict.fromkeys(("--class", "--classes"), class_secrets),
     **dict.fromkeys((f"--{name}" for name in BODY_OPTIONS), body_secrets),

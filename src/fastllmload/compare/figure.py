@@ -18,7 +18,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 GAPS = ("itl", "itl_b", "tbc")  # one of them has values, by how the server delivered
 HIGHER_IS_BETTER = re.compile(
-    r"tok_s|req_s|sessions_s|goodput|per_gpu|per_dollar|success|completion|fluidity|attainment|benefit"
+    r"tok_s|req_s|sessions_s|goodput|per_gpu|per_dollar|per_j$|acceptance|success|completion|fluidity|attainment|benefit"
 )
 STANDARD = (
     *(f"{statistic}_{metric}_ms" for metric in ("ttft", "tpot", "itl", "e2e") for statistic in ("p50", "p99")),

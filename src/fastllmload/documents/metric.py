@@ -203,6 +203,7 @@ NO_METRIC = Metric()
 THROUGHPUTS = frozenset(
     ("req_s", "output_tok_s", "input_tok_s", "input_tok_s_cache_misses", "req_s_makespan", "output_tok_s_makespan",
      "failed_output_tok_s", "tok_per_gpu_s", "tok_s_per_dollar_hour", "tokens_per_dollar", "tok_s_per_w",
+     "energy_per_output_token_j", "energy_per_request_j", "energy_per_session_j", "good_requests_per_j",
      "smooth_goodput_sg_default", "smooth_goodput_sg_fig6")
 )  # fmt: skip
 SERVER_MEMORY = frozenset(

@@ -51,7 +51,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
 }  # fmt: skip
 CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how busy the client was
 # Parts of a run that say how much was sent over its whole length: sums, series, what was in flight
-LOAD_PARTS = ("telemetry", "conversations", "sessions", "users", "watch", "steadiness", "files", "tap")
+LOAD_PARTS = ("telemetry", "cluster", "conversations", "sessions", "users", "watch", "steadiness", "files", "tap")
 
 
 def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:

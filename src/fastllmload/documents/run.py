@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.cluster import Cluster
 from fastllmload.documents.fields import (
     Bytes,
     Count,
@@ -665,12 +666,16 @@ class TelemetrySource(Document, frozen=True, kw_only=True):
     """Where figures were read."""
 
     origin: Name = None  # URL of a metrics page, or name of a sensor
-    kind: str | None = None  # server, power, host
+    kind: str | None = None  # server, router, gpu, node: role of a metrics page; power, host
+    exporter: str | None = None  # whose page it is: vllm, dcgm, node ...; None: not recognised
+    label: Name = None  # that `--telemetry-url` gave to the page
     n: Samples = None  # reads
     n_failed: Samples = None  # reads that failed
     n_skipped: Samples = None  # reads that were due during another one
     slowest_s: Seconds = None  # the longest read
     problems: Annotated[dict[str, int], field("", Reveals.NAME)] = {}  # how often, by sentence
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("exporter", "label")
 
 
 class TelemetryEntry(Document, frozen=True, kw_only=True):
@@ -688,13 +693,15 @@ class TelemetryEntry(Document, frozen=True, kw_only=True):
     last: Figure = None  # at its end
     delta: Figure = None  # increment, also over a restart of the server
     span_s: Seconds = None  # between *first* and *last*
+    restarts: Annotated[Number, field("restarts")] = None  # how often it went back, of which *delta* counts from 0
     mean: Figure = None  # over the window
     min: Figure = None  # in the window
     max: Figure = None  # in the window
 
     def optional(self) -> tuple[str, ...]:
         """The figures of the other kind."""
-        return ("labels", *(("mean", "min", "max") if self.kind == "counter" else ("first", "last", "delta", "span_s")))
+        others = ("mean", "min", "max") if self.kind == "counter" else ("first", "last", "delta", "span_s")
+        return ("labels", "restarts", *others)
 
 
 class TelemetryFacts(Document, frozen=True, kw_only=True):
@@ -806,6 +813,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     steadiness: Steadiness = Steadiness()
     telemetry: TelemetryFacts | None = None  # what was sampled; None: nothing was
     server: dict[str, ServerFigure | None] | None = None  # figures that only the server knows, by name
+    cluster: Cluster | None = None  # what several metrics pages say together; None: nothing of it is reported
     certificate: Certificate | None = None  # the verdict on the load generator; None: not judged
     compliance: Compliance | None = None
     withheld: str | None = None  # in a redacted document: what is missing

@@ -365,6 +365,7 @@ class RunSession:
         sampler = TelemetryProcess(self.settings.telemetry, telemetry, self.folder.path, self.folder.work, self.redact)
         sampler.start()
         try:
+            self.interrupts.wait(self.settings.telemetry.idle)
             yield sampler.pid
         finally:
             problem = sampler.stop()

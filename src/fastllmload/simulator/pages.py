@@ -40,6 +40,14 @@ METRICS = (
     ),
 )
 
+# Of an engine that drafts: name, key
+SPECULATIVE = {
+    "vllm:spec_decode_num_drafts_total": "drafts",
+    "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
+}
+AT_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
 
 def render_metrics(model: str, figures: dict[str, float]) -> bytes:
     """Prometheus text format 0.0.4. What the running cadence does not have (blocks, cache) is 0."""
@@ -53,6 +61,10 @@ def render_metrics(model: str, figures: dict[str, float]) -> bytes:
     lines += [
         f'{name}{{finished_reason="{why}",{label}}} {figures[why]}' for why in ("stop", "length", "abort", "error")
     ]
+    if "drafts" in figures:
+        lines += [f"{name}{{{label}}} {figures[key]}" for name, key in SPECULATIVE.items()]
+        at = [value for key, value in figures.items() if key.startswith("accepted_at_")]
+        lines += [f'{AT_POSITION}{{{label},position="{place}"}} {value}' for place, value in enumerate(at)]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -46,6 +46,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kv_blocks: int = 16384
     block_size: int = 16
     prefix_cache: bool = True
+    draft_tokens: int = 0  # that a step verifies for each sequence after its first token (speculative decoding)
+    acceptance: float = 0.0  # probability that one is accepted, if those before it were
     scheduler: str = "fcfs"  # priority: lowest `priority` of body or X-Priority first; shortest: shortest prompt
     ttft_floor_ms: float = 0.0  # before a request may enter the waiting queue
     guard_in_ms: float = 0.0  # input guardrail: further delay before the queue
@@ -63,6 +65,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                      "pause_ms", "pause_every"):  # fmt: skip
             if not 0 <= getattr(self, name) <= 3_600_000:
                 raise ValueError(f"{name}={getattr(self, name)} must lie from 0 to 3600000")
+        if not 0 <= self.draft_tokens <= 16 or not 0 <= self.acceptance <= 1:
+            raise ValueError(
+                f"draft_tokens={self.draft_tokens} must lie from 0 to 16, acceptance={self.acceptance} from 0 to 1"
+            )
         if not 0 <= self.jitter < 1:
             raise ValueError(f"jitter={self.jitter} must lie from 0 to below 1")
         if self.cadence not in ("batching", "spread", "lockstep", "flood"):
@@ -118,7 +124,7 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNITS = {"ms": "ms", "us": "us"}  # ending of a field's name: unit of its plain numbers
-SHARES = ("jitter",)
+SHARES = ("jitter", "acceptance")
 
 
 def numbered(fields: Mapping[str, object], struct: type[msgspec.Struct]) -> dict[str, object]:

@@ -28,13 +28,13 @@ def sources(spec: SamplerSpec, index: Index) -> list[Sensor]:
     found: list[Sensor] = []
     redact = Redactor(spec.secrets)
 
-    def take(sensor: Sensor, kind: str) -> None:
+    def take(sensor: Sensor, kind: str, exporter: str | None = None, label: str | None = None) -> None:
         facts = sensor.facts() if isinstance(sensor, Nvml) else []
-        index.sources.append(SourceEntry(sensor.origin, kind, facts=facts))
+        index.sources.append(SourceEntry(sensor.origin, kind, facts=facts, exporter=exporter, label=label))
         found.append(sensor)
 
     for page in spec.pages:
-        take(Scrape(HttpPage(page, spec.timeout_s), spec.metrics, redact), "server")
+        take(Scrape(HttpPage(page, spec.timeout_s), spec.metrics, redact), page.role, page.exporter, page.label)
     for name in spec.power:
         sensor = open_power(name, spec.power_command, spec.gpus, spec.interval_s)
         if isinstance(sensor, Absent):

@@ -34,13 +34,15 @@ class SourceEntry(msgspec.Struct):
     """One source and how often it was asked. *problems*: sentence -> how often, the first few different ones."""
 
     origin: str
-    kind: str  # server, power, host
+    kind: str  # server, router, gpu, node: role of a metrics page; power, host
     n: int = 0
     n_failed: int = 0
     n_skipped: int = 0  # ticks that passed during a read
     slowest_s: float = 0.0
     problems: dict[str, int] = {}
     facts: list[dict[str, Any]] = []
+    exporter: str | None = None  # of exporters.toml
+    label: str | None = None  # that the user gave to the page
 
 
 class Index(msgspec.Struct):

@@ -24,7 +24,10 @@ FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_
 
 
 class PageSpec(msgspec.Struct, frozen=True):
-    """*head*: request line and headers, CRLF-ended each, secrets included. *origin*: the URL without credentials."""
+    """*head*: request line and headers, CRLF-ended each, secrets included. *origin*: the URL without credentials.
+
+    *role* and *exporter*: what was recognised on the page (`servers.Engine`). *label*: what the user calls it.
+    """
 
     origin: str
     family: str  # inet, inet6, unix
@@ -37,6 +40,9 @@ class PageSpec(msgspec.Struct, frozen=True):
     cacert: str | None = None
     client_cert: str | None = None
     client_key: str | None = None
+    role: str = "server"
+    exporter: str | None = None
+    label: str | None = None
 
 
 @dataclass

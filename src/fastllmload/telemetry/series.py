@@ -31,13 +31,14 @@ class TelemetrySeries:
     name: str
     source_name: str
     origin: str
-    source_kind: str  # server, power, host
+    source_kind: str  # role of a metrics page: server, router, gpu, node; or power, host
     unit: str
     kind: str  # gauge, or counter since its start
     labels: str
     t_before: Times
     t_after: Times
     value: Values
+    pool: str | None = None  # label that the user gave to the page
 
     @property
     def t_ns(self) -> Times:
@@ -93,6 +94,7 @@ def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> 
         t_before=np.ascontiguousarray(rows["t_before"]),
         t_after=np.ascontiguousarray(rows["t_after"]),
         value=np.ascontiguousarray(rows["value"]),
+        pool=source.label,
     )
 
 

@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents.fields import known
+from fastllmload.documents.cluster import Cluster
+from fastllmload.documents.fields import Number, known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.documents.run import RunDocument, TelemetryFacts, TelemetrySource
 from fastllmload.errors import RunFolderError, coded
@@ -22,6 +23,7 @@ from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.telemetry.cluster import cluster_of, warnings
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.sensors.nvml import throttle_words
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
@@ -35,11 +37,20 @@ def added(run: Run) -> RunDocument:
     """The document of a measured run with `telemetry`, `server`, and the metrics of power."""
     found, window = left_of(run), window_of(run)
     spans = Spans(found, window)
+    sent = run.rows["t_dispatch"][run.rows["t_dispatch"] > 0]
+    idle_until_ns = int(sent.min()) if run.document.config.telemetry.idle > 0 and len(sent) else None
+    cluster = cluster_of(found, spans, window, power_series(found), idle_until_ns)
     return replace(
         run.document,
-        telemetry=described(found, window, spans) if found.sources or found.absent else None,
+        telemetry=described(found, window, spans, cluster) if found.sources or found.absent else None,
         server=dict(server_figures(spans, largest_batch(run.document))),
-        metrics={**(run.document.metrics or {}), **power(run, found)},
+        cluster=cluster,
+        metrics={
+            **(run.document.metrics or {}),
+            **power(run, found, cluster),
+            **per_energy(run.document, cluster),
+            **speculative(cluster),
+        },
     )
 
 
@@ -60,7 +71,9 @@ def largest_batch(document: RunDocument) -> tuple[int, str] | None:
     return None if engine is None or limit is None else (int(limit), engine.max_batch_source or "")
 
 
-def described(found: TelemetryRecord, window: Window | None, spans: Spans) -> TelemetryFacts:
+def described(
+    found: TelemetryRecord, window: Window | None, spans: Spans, cluster: Cluster | None = None
+) -> TelemetryFacts:
     cpu = found.first("sampler.cpu_s")
     return TelemetryFacts(
         interval_s=found.interval_s,
@@ -71,7 +84,7 @@ def described(found: TelemetryRecord, window: Window | None, spans: Spans) -> Te
         ),
         absent=dict(found.absent),
         cpu_share=None if cpu is None else share_of_a_core(cpu),
-        warnings=tuple(throttling(found, window)),
+        warnings=(*throttling(found, window), *warnings(found, spans, cluster)),
         series=tuple(spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None),
     )
 
@@ -106,23 +119,68 @@ def throttling(found: TelemetryRecord, window: Window | None) -> list[str]:
     return warnings
 
 
-class PowerMetric(Value, frozen=True, kw_only=True):
+class SourcedMetric(Value, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "source")
 
 
-def power(run: Run, found: TelemetryRecord) -> dict[str, Metric]:
-    """`power_w` from the first measured dispatch to the last measured end, and `tok_s_per_w` (spec/metrics 6.8)."""
+def power(run: Run, found: TelemetryRecord, cluster: Cluster | None = None) -> dict[str, Metric]:
+    """`power_w` from the first measured dispatch to the last measured end, and `tok_s_per_w` (spec/metrics 6.8).
+
+    Without a sensor it is that of the GPUs or CPUs that exporters report, in the window.
+    """
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]
     series = power_series(found)
     watts = None
     if series is not None and len(rows):
         start, end = int(rows["t_dispatch"].min()), int(max(rows["t_end"].max(), rows["t_dispatch"].max()))
         watts = power_w(series.t_ns, series.value, start, end)
-    rate = None if watts is None else median_rate(run)
     source = None if series is None else series.origin
+    energy = None if cluster is None else cluster.energy
+    if series is None and energy is not None:
+        watts, source = known(energy.power_w), energy.source
+    rate = None if watts is None else median_rate(run)
     return {
-        "power_w": PowerMetric(unit="W", value=number(watts), source=source),
-        "tok_s_per_w": PowerMetric(unit="tokens/s/W", value=number(tok_s_per_w(rate, watts)), source=source),
+        "power_w": SourcedMetric(unit="W", value=number(watts), source=source),
+        "tok_s_per_w": SourcedMetric(unit="tokens/s/W", value=number(tok_s_per_w(rate, watts)), source=source),
+    }
+
+
+class EnergyMetric(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "source", "n")
+
+
+def per_energy(document: RunDocument, cluster: Cluster | None) -> dict[str, Metric]:
+    """Energy in the window for each output token, request and session that ended there; good requests for a joule."""
+    energy = None if cluster is None else cluster.energy
+    if energy is None:
+        return {}
+    watts = known(energy.power_w)
+    sessions = None if document.sessions is None else document.sessions.completed_per_s
+    figures = {
+        "energy_j": ("J", known(energy.energy_j)),
+        "energy_per_output_token_j": ("J/token", over(watts, document.metric("output_tok_s").value)),
+        "energy_per_request_j": ("J/request", over(watts, document.metric("req_s").value)),
+        **({} if document.sessions is None else {"energy_per_session_j": ("J/session", over(watts, sessions))}),
+        **({"good_requests_per_j": ("requests/J", over(document.request_goodput, watts))} if document.slo else {}),
+    }
+    return {
+        name: EnergyMetric(unit=unit, value=value, source=energy.source, n=energy.n, note=energy.reason)
+        for name, (unit, value) in figures.items()
+    }
+
+
+def over(top: Number, bottom: Number) -> float | None:
+    above, below = known(top), known(bottom)
+    return None if above is None or not below else above / below
+
+
+def speculative(cluster: Cluster | None) -> dict[str, Metric]:
+    found = None if cluster is None else cluster.speculation
+    if found is None:
+        return {}
+    return {
+        "acceptance_length": SourcedMetric(unit="tokens", value=known(found.acceptance_length), source=found.source),
+        "acceptance_rate": SourcedMetric(unit="share", value=known(found.acceptance_rate), source=found.source),
     }
 
 

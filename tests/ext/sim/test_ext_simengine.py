@@ -243,3 +243,19 @@ def test_every_nth_step_takes_longer() -> None:
     found = instants(trial.run(), 0)
     gaps = [b - a for a, b in zip([1.0, *found], found, strict=False)]
     assert gaps == [60, 10, 10, 60, 10, 10, 60]
+
+
+def test_accepted_drafts_come_with_their_step() -> None:
+    """3 tokens that are always accepted: after the first token 4 a step, and the last step has what is left."""
+    trial = Trial(engine(draft_tokens=3, acceptance=1.0))
+    trial.arrive(1, 16, 20)
+    assert [tokens for _, _, tokens in trial.run()] == [1, 5, 9, 13, 17, 20]
+
+
+def test_drafts_that_are_never_accepted_change_nothing() -> None:
+    """They are counted: 19 verifications after the first token, none of whose 57 tokens is accepted."""
+    one = engine(draft_tokens=3, acceptance=0.0)
+    trial = Trial(one)
+    trial.arrive(1, 16, 20)
+    assert [tokens for _, _, tokens in trial.run()] == list(range(1, 21))
+    assert [one.counters()[name] for name in ("drafts", "draft_tokens", "accepted_tokens")] == [19, 57, 0]

@@ -122,6 +122,7 @@ EVERY_OPTION = {
     "session-end": ("/end?s={session}", "session.end", "POST /end?s={session}"),
     "telemetry-url": ("http://h:1", "telemetry.urls", ("http://h:1/metrics",)),
     "scrape-metric": ("a:b", "telemetry.metrics", ("a:b",)),
+    "telemetry-idle": ("5", "telemetry.idle", 5.0),
     "telemetry-interval": ("500ms", "telemetry.interval", 0.5),
     "telemetry": (False, "telemetry.enabled", False),
     "power": ("rapl", "telemetry.power", "rapl"),
@@ -306,6 +307,13 @@ def test_tls_options_of_a_run_without_tls_are_refused(arguments, sentence):
 def test_one_https_url_is_enough_for_tls_options(urls):
     settings, _ = settings_of("--rate", "1", "--cacert", "c", "--server-name", "n", *urls)
     assert (settings.target.cacert, settings.target.server_name) == ("c", "n")
+
+
+def test_metrics_pages_may_have_labels():
+    settings, _ = settings_of("--rate", "1", "--telemetry-url", "prefill=h:9400", "--gpu-telemetry", "b=http://h:1/x")
+    assert settings.telemetry.urls == ("prefill=http://h:9400/metrics", "b=http://h:1/x")
+    assert says(refused("--rate", "1", "--telemetry-url", "a b=http://h:1"), "value-invalid", "'a b'")
+    assert says(refused("--rate", "1", "--telemetry-url", "=http://h:1"), "value-invalid", "''")
 
 
 def test_a_class_may_be_the_only_one_that_speaks_tls():

@@ -6,6 +6,9 @@ from fastllmload._ext.sim.cadence cimport Cadence, Places
 from fastllmload._ext.sim.sequence cimport Sequence
 from fastllmload._ext.sim.timer cimport Timers
 
+cdef enum:
+    MOST_DRAFT_TOKENS = 16
+
 cdef class Batching(Cadence):
     cdef readonly Blocks blocks
     cdef uint64_t seed
@@ -25,6 +28,10 @@ cdef class Batching(Cadence):
     cdef readonly uint64_t preemptions
     cdef readonly uint64_t prefix_queries
     cdef readonly uint64_t prefix_hits
+    cdef int32_t draft_tokens       # of each verification; 0 = no speculative decoding
+    cdef double acceptance          # of a draft token after accepted ones
+    cdef readonly uint64_t drafts
+    cdef uint64_t[MOST_DRAFT_TOKENS] accepted_at
     cdef int begin_step(self, int64_t start) except -1
     cdef int finish_step(self) except -1
     cdef int enqueue(self, Sequence* s) except -1
@@ -38,5 +45,6 @@ cdef class Batching(Cadence):
     cdef double prefill_cost(self, Sequence* s) noexcept
     cdef int64_t step_time(self) noexcept
     cdef int token(self, Sequence* s) except -1
+    cdef int32_t verify(self, Sequence* s) noexcept
     cdef int let_go(self, Sequence* s, int32_t upto, int64_t at) except -1
     cdef Sequence* first_waiting(self) noexcept

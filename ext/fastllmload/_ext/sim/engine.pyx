@@ -8,6 +8,9 @@ Each step computes at most `step_tokens` tokens. Running sequences come first, o
 (chunked prefill); then waiting ones are admitted while there is budget, a place and KV blocks. When a running sequence
 finds no block, the youngest one (of the lowest priority) gives up all of its own and waits again: it will compute its
 prompt and what it had produced again, and repeats no token.
+
+With `draft_tokens` a step after a sequence's first token verifies that many drafted tokens, which costs no time: each is accepted
+with the probability `acceptance` if those before it were, and comes with the step's own token.
 """
 
 from libc.math cimport pow
@@ -15,7 +18,7 @@ from libc.stdint cimport uint32_t
 
 from fastllmload._ext.sim.cadence cimport places_add, places_free, places_pack, places_remove
 from fastllmload._ext.sim.sequence cimport (
-    DRAW_STEP, SEQUENCE_DELAYED, SEQUENCE_IDLE, SEQUENCE_RUNNING, SEQUENCE_WAITING, draw, uniform,
+    DRAW_DRAFT, DRAW_STEP, SEQUENCE_DELAYED, SEQUENCE_IDLE, SEQUENCE_RUNNING, SEQUENCE_WAITING, draw, uniform,
 )
 from fastllmload._ext.sim.timer cimport NEVER, Timer, timers_due, timers_free, timers_pop, timers_push
 
@@ -48,6 +51,8 @@ cdef class Batching(Cadence):
         self.per_context_token_ns = profile.per_kilo_context_us
         self.prefill_exponent = profile.prefill_exponent
         self.jitter = profile.jitter
+        self.draft_tokens = profile.draft_tokens
+        self.acceptance = profile.acceptance
         self.pause_every = profile.pause_every
         self.pause_ns = profile.pause_ms * 1e6
         self.step_tokens = profile.step_tokens
@@ -64,9 +69,15 @@ cdef class Batching(Cadence):
         places_free(&self.batch)
 
     def counters(self) -> dict[str, float]:
+        cdef int32_t k
         held = self.blocks.anonymous + self.blocks.shared - self.blocks.idle
-        return {"kv_usage": held / self.blocks.total, "steps": self.steps, "preemptions": self.preemptions,
-                "prefix_queries": self.prefix_queries, "prefix_hits": self.prefix_hits}
+        found = {"kv_usage": held / self.blocks.total, "steps": self.steps, "preemptions": self.preemptions,
+                 "prefix_queries": self.prefix_queries, "prefix_hits": self.prefix_hits}
+        if self.draft_tokens:
+            at = {f"accepted_at_{k}": self.accepted_at[k] for k in range(self.draft_tokens)}
+            found |= {"drafts": self.drafts, "draft_tokens": self.drafts * <uint64_t>self.draft_tokens,
+                      "accepted_tokens": sum(at.values()), **at}
+        return found
 
     cdef size_t running(self) noexcept:
         return self.batch.live
@@ -255,7 +266,9 @@ cdef class Batching(Cadence):
 
     cdef int token(self, Sequence* s) except -1:
         # The token exists at step_end; an output guardrail holds it back: `produced` is what may be sent.
-        s.made += 1
+        cdef int32_t more = self.verify(s) if self.draft_tokens and s.made else 0
+        s.made += 1 + more
+        s.computed += more
         if s.made == s.output_tokens:
             s.state = SEQUENCE_IDLE
             places_remove(&self.batch, s)
@@ -267,6 +280,18 @@ cdef class Batching(Cadence):
         if self.delay_out_ns:
             return timers_push(&self.outgoing, self.step_end + self.delay_out_ns, s, s.generation, <uint32_t>s.made)
         return self.let_go(s, s.made, self.step_end)
+
+    cdef int32_t verify(self, Sequence* s) noexcept:
+        # Accepted draft tokens that fit into the reply. Counted are also those that do not, as engines do.
+        cdef int32_t k, accepted = 0
+        cdef uint64_t which = (<uint64_t>s.serial << 32) + <uint64_t>s.made * MOST_DRAFT_TOKENS
+        self.drafts += 1
+        for k in range(self.draft_tokens):
+            if uniform(draw(self.seed, which + <uint64_t>k, DRAW_DRAFT)) >= self.acceptance:
+                break
+            self.accepted_at[k] += 1
+            accepted += 1
+        return min(accepted, s.output_tokens - s.made - 1)
 
     cdef int let_go(self, Sequence* s, int32_t upto, int64_t at) except -1:
         s.produced = upto

@@ -56,3 +56,4 @@ cdef enum Purpose:              # third argument of draw()
     DRAW_SPLIT = 5
     DRAW_WORD = 6
     DRAW_ID = 7
+    DRAW_DRAFT = 8

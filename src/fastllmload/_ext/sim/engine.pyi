@@ -7,5 +7,6 @@ class Batching(Cadence):
     preemptions: int
     prefix_queries: int
     prefix_hits: int
+    drafts: int
     def __init__(self, profile: object, seed: int) -> None: ...
     def counters(self) -> dict[str, float]: ...

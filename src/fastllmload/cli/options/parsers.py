@@ -11,9 +11,11 @@ from fastllmload import quantities
 from fastllmload.endpoint import template
 from fastllmload.endpoint.identity import OWN_HEADERS, pieces
 from fastllmload.errors import InputError, InvalidValue
+from fastllmload.redact import labelled
 from fastllmload.workload import user_behavior
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
+LABEL = re.compile(r"[\w.-]{1,64}", re.ASCII)  # of a metrics page
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
@@ -247,9 +249,15 @@ def url(text: str) -> str:
 
 
 def page(text: str) -> str:
-    """URL of a metrics page; the path is /metrics if the text has none."""
-    found = url(text)
-    return found if urlsplit(found).path != "" else f"{found}/metrics"
+    """URL of a metrics page, with a label or without; the path is /metrics if the text has none."""
+    label, rest = labelled(text)
+    if label is not None and LABEL.fullmatch(label) is None:
+        raise InvalidValue(
+            "value-invalid", f"has the label {label!r}; a label is letters, digits, dots, - and _, such as prefill=URL"
+        )
+    found = url(rest)
+    whole = found if urlsplit(found).path != "" else f"{found}/metrics"
+    return whole if label is None else f"{label}={whole}"
 
 
 def metric(text: str) -> str:

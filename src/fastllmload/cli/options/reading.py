@@ -28,6 +28,7 @@ from fastllmload.redact import (
     body_secrets,
     class_secrets,
     header_line_secrets,
+    labelled,
     public_body,
     table_secrets,
     url_secrets,
@@ -192,7 +193,7 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
             *settings.target.urls,
             *(url for one in settings.classes for url in one.urls),
             *(url for _, urls in settings.output.plan_urls for url in urls),
-            *settings.telemetry.urls,
+            *(labelled(url)[1] for url in settings.telemetry.urls),
         )
     )
     own = any(name.replace("-", "_") in ("tls", "tls_cert") for name, _ in settings.target.simulate)

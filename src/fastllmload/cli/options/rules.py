@@ -28,7 +28,7 @@ WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversat
 WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
 OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
-SAMPLED = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
+SAMPLED = ("telemetry_url", "scrape_metric", "telemetry_interval", "telemetry_idle", "power", "power_command", "gpu_index")
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 
 

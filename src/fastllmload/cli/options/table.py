@@ -299,10 +299,13 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "What the other hosts do when one is lost: continue (default) or stop."),
     ),
     "Telemetry": (
-        several("--telemetry-url --scrape --server-metrics", "telemetry.urls", read.page, "URL",
-                "Metrics page in Prometheus text, sampled during the run; default: /metrics of each target."),
+        several("--telemetry-url --scrape --server-metrics --gpu-telemetry", "telemetry.urls", read.page, "[LABEL=]URL",
+                "Metrics page in Prometheus text of a server, router, GPU exporter (DCGM, AMD, Triton) or node, sampled "
+                "during the run; default: that of each target. Pages with one label, such as prefill=URL, are one pool."),
         several("--scrape-metric", "telemetry.metrics", read.metric, "NAME",
                 "Further series of these pages, by name, repeatable."),
+        value("--telemetry-idle", "telemetry.idle", read.seconds, "TIME",
+              "Samples that long before the first request: the power of the idle system. Default 0."),
         value("--telemetry-interval", "telemetry.interval", read.interval, "TIME", "Time between samples. Default 1s."),
         switch("--telemetry", "telemetry.enabled", "Samples server, power and host (default).", no="--no-telemetry"),
         value("--power", "telemetry.power",

@@ -23,16 +23,17 @@ from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_bas
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.host.probe import is_own
-from fastllmload.redact import Redactor
+from fastllmload.redact import Redactor, labelled
 from fastllmload.settings import KEY_VARIABLES, Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
 from fastllmload.telemetry.http_page import HttpAnswer, HttpPage, PageSpec
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
-from fastllmload.telemetry.servers import Engine, engine_of
+from fastllmload.telemetry.servers import GPU, NODE, SERVER, Engine, engine_of
 from fastllmload.telemetry.spec import SamplerSpec, open_power
 
 PROBE_S = 2.0
 ENDING_S = 8.0  # for the last reads
+USUAL = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's
 TEXT = ("Accept", "text/plain;version=0.0.4, */*;q=0.1")
 SIOCGIFADDR = 0x8915
 PROCESS = (sys.executable, "-m", "fastllmload.telemetry")
@@ -69,10 +70,9 @@ class TelemetryDiscovery:
             return found
         self._bases = [parse_base(url, self._target.unix_socket) for url in urls]
         self._bases += [parse_base(url) for url in class_urls]
-        if self._options.urls:
-            for url in self._options.urls:
-                self._asked(url, found)
-        else:
+        for url in self._options.urls:
+            self._asked(url, found)
+        if all(page.role in (GPU, NODE) for page in found.pages):  # none that takes the place of the targets' own
             for base, target in zip(self._bases, self._targets, strict=True):
                 self._own(base, (target.family, target.address, target.port), found)
         found.power = self._power()
@@ -80,19 +80,21 @@ class TelemetryDiscovery:
         found.interface = interface_to(first.family, first.address)
         return found
 
-    def _asked(self, url: str, found: TelemetryTargets) -> None:
+    def _asked(self, text: str, found: TelemetryTargets) -> None:
         """A page given by --telemetry-url. The API key is sent only if its host is also a target's."""
+        label, url = labelled(text)
         base = parse_base(url)
-        path = base.path or "/metrics"
+        same = any(base.host == other.host for other in self._bases)
+        paths = (base.path,) if base.path not in ("", "/metrics") else USUAL
         why = ""
         try:
-            for address in addresses(base):
-                spec = self._spec(base, address, path, any(base.host == other.host for other in self._bases))
-                answer, why = ask(spec)
+            for address, path in ((address, path) for address in addresses(base) for path in paths):
+                spec = self._spec(base, address, path, same)
+                answer, problem = ask(spec)
                 if answer is not None and looks_like_metrics(answer.body):
-                    self._keep(spec, base, answer, found)
+                    self._keep(msgspec.structs.replace(spec, label=label), base, answer, found)
                     return
-                why = why or "it answers, but not with metrics in Prometheus text"
+                why = why or problem or "it answers, but not with metrics in Prometheus text"
         except TargetError:
             why = f"the host name {base.host!r} cannot be resolved"
         raise InputError(
@@ -102,7 +104,7 @@ class TelemetryDiscovery:
 
     def _own(self, base: BaseUrl, address: tuple[str, str, int], found: TelemetryTargets) -> None:
         """The usual metrics page of a target; it is not an error if there is none."""
-        paths = dict.fromkeys((base.path.removesuffix("/v1") + "/metrics", "/metrics"))
+        paths = dict.fromkeys((base.path.removesuffix("/v1") + "/metrics", *USUAL))
         for path in paths:
             spec = self._spec(base, address, path, True)
             answer, _ = ask(spec)
@@ -125,18 +127,21 @@ class TelemetryDiscovery:
         return EngineFacts(name=name, version=self._redacted(version if isinstance(version, str) else None))
 
     def _keep(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer, found: TelemetryTargets) -> None:
-        found.pages.append(spec)
-        if found.engine is None:
-            found.engine = self._engine(spec, base, answer)
-
-    def _engine(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer) -> EngineFacts:
-        """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         engine = engine_of(answer.body)
+        if engine is not None:
+            spec = msgspec.structs.replace(spec, role=engine.role, exporter=engine.name)
+        found.pages.append(spec)
+        if found.engine is None and spec.role == SERVER:
+            found.engine = self._engine(spec, base, answer, engine)
+
+    def _engine(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer, engine: Engine | None) -> EngineFacts:
+        """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         facts = EngineFacts(server_header=self._redacted(answer.headers.get("server")))
         if engine is None:
             return facts
         facts = msgspec.structs.replace(facts, name=engine.name)
-        prefix = urlsplit(spec.origin).path.removesuffix("/metrics") if spec.family != "unix" else ""
+        path = "" if spec.family == "unix" else urlsplit(spec.origin).path
+        prefix = path.removesuffix("/metrics").removesuffix("/prometheus")
         for page in engine.pages:
             content = json_object_of(self._again(spec, base, prefix + page))
             if content is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument, ServerFigure
 from fastllmload.report.blocks import Block, Callout, Code, Heading, Items, Paragraph, Strong, Table
-from fastllmload.report.documents import identity, results
+from fastllmload.report.documents import cluster, identity, results
 from fastllmload.report.documents.compliance import section as compliance
 from fastllmload.report.documents.hosts import host_table, interface_table
 from fastllmload.report.documents.subject import Subject
@@ -107,6 +107,7 @@ def details(subject: Subject) -> Iterator[Block]:
         server_table(document),
     )
     yield from (table for table in tables if table is not None)
+    yield from cluster.blocks(document)
     plots = "procedure.html; each level's folder has" if subject.is_procedure else "report.html; the run folder has"
     yield Paragraph(f"Plots are in {plots} histograms by second in latency.hlog.")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.blocks import Block, Folded, Heading, Items, Table
-from fastllmload.report.documents import full, identity, results, traffic
+from fastllmload.report.documents import cluster, full, identity, results, traffic
 from fastllmload.report.documents.hosts import host_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
@@ -36,6 +36,9 @@ def blocks(subject: Subject) -> Iterator[Block]:
     several = list(traffic.blocks(document))
     if several:
         yield from (Heading("Traffic"), *several)
+    system_wide = list(cluster.blocks(document))
+    if system_wide:
+        yield from (Heading("System"), *system_wide)
     if document.incidents:
         yield from (Heading("Incidents"), Items(document.incidents))
     system, configuration = (identity.system_pairs(subject), identity.configuration_pairs(subject))

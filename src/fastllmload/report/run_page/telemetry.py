@@ -10,11 +10,14 @@ import numpy as np
 from fastllmload.errors import RunFolderError
 from fastllmload.report.blocks import Block, Folded, Paragraph, Section
 from fastllmload.report.charts import Axis, Chart, Series, is_known
+from fastllmload.report.documents import cluster
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.over_time import time_chart
 from fastllmload.report.series.axis import Floats, TimeAxis
+from fastllmload.telemetry.energy import labels_of, node_of
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
+from fastllmload.telemetry.servers import DEVICE
 
 MOST_LINES, MOST_CHARTS = 6, 24
 SHARES = ("share", "ratio", "1")
@@ -26,8 +29,19 @@ TOGETHER = {
     "generation_tokens": "Tokens at the server",
     "prefix_cache_queries": "Prefix cache",
     "prefix_cache_hits": "Prefix cache",
+    "prefix_cache_hit_blocks": "Prefix cache",
+    "prefix_cache_missed_blocks": "Prefix cache",
     "kv_usage": "KV cache in use",
+    "draft_tokens": "Speculative decoding",
+    "accepted_tokens": "Speculative decoding",
+    "adapters_used": "Adapters",
+    "adapters_total": "Adapters",
     "power_w": "Power",
+    "energy_j": "Power by counters of energy",
+    "utilisation": "Busy share",
+    "memory_used_bytes": "Memory in use",
+    "temperature_c": "Temperature",
+    "sm_clock_mhz": "Clock",
     "host.net.rx_bytes": "Network of this host",
     "host.net.tx_bytes": "Network of this host",
     "host.cpu.busy": "CPU of this host",
@@ -49,7 +63,7 @@ class TelemetryCurve:
 
 def sections(context: ReportContext) -> list[Section]:
     """None when the run has no telemetry."""
-    blocks = _blocks(context)
+    blocks = [*cluster.blocks(context.document), *_blocks(context)]
     return [Section("Telemetry", blocks, "telemetry")] if blocks else []
 
 
@@ -98,7 +112,7 @@ def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[Tel
         stem, _, last = one.name.rpartition("_")
         counted = pairs.get((f"{stem}_count", one.origin, one.labels))
         summed = pairs.get((f"{stem}_sum", one.origin, one.labels))
-        owner = " ".join(text for text in (one.labels, _one_of(series, one)) if text != "")
+        owner = " ".join(text for text in (_labels(one), _one_of(series, one)) if text != "")
         if last == "sum" and counted is not None:
             x, y = mean_between(one, counted, axis.zero_ns, end_ns)
             scale, unit = (1e3, "ms") if one.unit == "s" else (1.0, one.unit)
@@ -114,14 +128,27 @@ def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[Tel
             )
 
 
+def _labels(one: TelemetrySeries) -> str:
+    """The labels of a series; of a GPU its node and number."""
+    if not one.name.startswith(DEVICE):
+        return one.labels
+    gpu = labels_of(one).get("gpu")
+    return " ".join([node_of(one), *([] if gpu is None else [f"gpu{gpu}"])])
+
+
 def _one_of(series: Sequence[TelemetrySeries], one: TelemetrySeries) -> str:
-    """The source of *one*, where several sources have a series of that name."""
-    return one.origin if len({other.origin for other in series if other.name == one.name}) > 1 else ""
+    """The source of *one*, by its label if it has one, where several sources have a series of that name."""
+    several = len({other.origin for other in series if other.name == one.name}) > 1
+    if one.name.startswith(DEVICE):
+        return one.pool or ""
+    return (one.pool or one.origin) if several else ""
 
 
 def chart_and_label(series: TelemetrySeries) -> tuple[str, str]:
     """(title of its chart, its label there): `gpu0.power_w` and `gpu1.power_w` share a chart."""
     owner, dot, name = series.name.rpartition(".")
+    if series.name.startswith(DEVICE):
+        return f"{TOGETHER.get(name, name)} of each gpu", ""
     if dot and owner[-1:].isdigit():
         return f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", owner
     return TOGETHER.get(series.name, series.name), series.name

@@ -23,6 +23,7 @@ from fastllmload.report.blocks import (
     ranked,
     tone_of,
 )
+from fastllmload.report.documents import cluster
 from fastllmload.report.documents.headlines import COLUMNS, headline_table
 from fastllmload.report.documents.hosts import clock_bound_us, judgement, network_text, other_hosts, shown_hosts
 from fastllmload.report.documents.results import MARK, few_samples_note
@@ -79,6 +80,7 @@ def summary(document: RunDocument, folder: str | None = None) -> Iterator[Block]
     for place, text in enumerate(reasoning):
         yield Fact("" if place else "reasoning", [text], BELOW, overflow="wrap")
     yield from traffic_facts(document)
+    yield from cluster.facts(document)
     yield from hosts(document)
     redaction = redaction_notice(document.withheld)
     if redaction is not None:

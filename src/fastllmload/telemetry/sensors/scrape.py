@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fastllmload.telemetry.exposition import KINDS, Exposition, Samples, labels
 from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.sensor import COUNTER, GAUGE, Key, Reading, SensorError
-from fastllmload.telemetry.servers import KNOWN, SOURCES, KnownMetric
+from fastllmload.telemetry.servers import DEVICE, KNOWN, SOURCES, KnownMetric, WireName
 
 MOST_LABEL_SETS = 64  # of one name that was asked for; a page with more gives its first ones, in its order
 OWN_UNIT = ""  # of a name that was asked for: whatever the server means
+# Labels of a GPU, by whichever name an exporter has for them
+DEVICE_LABELS = {
+    "gpu": ("gpu", "gpu_id", "GPU_ID"),
+    "node": ("Hostname", "hostname", "HOSTNAME"),
+    "uuid": ("UUID", "gpu_uuid", "GPU_UUID", "uuid", "serial_number"),
+}
+PARTITION = ("GPU_I_ID", "gpu_partition_id")
+# Series that say something in their labels
+ADAPTERS = "vllm:lora_requests_info"  # its value is when
+UNAME = "node_uname_info"
+OF_NODES = ("node.", "cpu.", "dram.")  # begin names of quantities of a node
+Label = Mapping[str, str]
+Series = list[tuple[Label, float]]
 
 
 class Scrape:
@@ -21,8 +34,8 @@ class Scrape:
         self._redact = redact
         self.page = page
         self.extra = tuple(extra)
-        self._exposition = Exposition([*SOURCES, *extra])
-        self._chosen: dict[str, str] = {}  # our name -> the server's, from the first page that has one
+        self._exposition = Exposition([*SOURCES, ADAPTERS, UNAME, *extra])
+        self._chosen: dict[str, WireName] = {}  # our name -> the server's, from the first page that has one
 
     def read(self) -> list[Reading]:
         answer = self.page.get()
@@ -41,22 +54,26 @@ class Scrape:
         self.page.close()
 
     def _known(self, found: Samples) -> list[Reading]:
-        readings = []
+        readings = list(adapters(found))
+        host = next((labels(block).get("nodename", "") for block, _ in found.values.get(UNAME, ())), "")
         for known in KNOWN:
             source = self._source(known, found)
-            series = found.values.get(source, [])
-            if series:
-                total = sum(value for _, value in series)
-                value = total / len(series) if known.combine == "mean" else total
-                readings.append(Reading(Key(known.name, source, known.unit, known.kind), value))
+            if source is None:
+                continue
+            for owner, group in owners(known, matching(found, source)).items():
+                value = combined(known.combine, group)
+                if host != "" and known.name.startswith(OF_NODES):
+                    owner = spelled({"node": host})
+                key = Key(known.name, source.name, known.unit, known.kind, self._redact(owner))
+                readings.append(Reading(key, value if source.scale == 1.0 else value * source.scale))
         return readings
 
-    def _source(self, known: KnownMetric, found: Samples) -> str:
+    def _source(self, known: KnownMetric, found: Samples) -> WireName | None:
         """The server's name for it, from the first page that has one, so that a series never changes its meaning."""
         if known.name not in self._chosen:
-            there = next((source for source in known.sources if source in found.values), None)
+            there = next((source for source in known.sources if matching(found, source)), None)
             if there is None:
-                return ""
+                return None
             self._chosen[known.name] = there
         return self._chosen[known.name]
 
@@ -71,6 +88,62 @@ class Scrape:
         return readings
 
 
+def matching(found: Samples, source: WireName) -> Series:
+    """Label sets and values of a name, without those that have other labels than wanted."""
+    series = [(labels(block), value) for block, value in found.values.get(source.name, [])]
+    return [one for one in series if source.labels.items() <= one[0].items()]
+
+
+def owners(known: KnownMetric, series: Series) -> dict[str, list[float]]:
+    """The values that make one series, by its labels: of a GPU, of one value of the label *by*, else of the page."""
+    if known.name.startswith(DEVICE):
+        return devices(series)
+    found: dict[str, list[float]] = {}
+    for each, value in series:
+        owner = "" if known.by is None else spelled({known.by: each.get(known.by, "")})
+        found.setdefault(owner, []).append(value)
+    return found
+
+
+def devices(series: Series) -> dict[str, list[float]]:
+    """By GPU, a value for each of its partitions. A partition that is there for several pods counts once."""
+    found: dict[str, dict[str, float]] = {}
+    for each, value in series:
+        named = {ours: label(each, theirs) for ours, theirs in DEVICE_LABELS.items()}
+        owner = spelled({ours: text for ours, text in named.items() if text != ""})
+        parts = found.setdefault(owner, {})
+        part = label(each, PARTITION)
+        parts[part] = max(value, parts.get(part, value))
+    return {owner: list(parts.values()) for owner, parts in found.items()}
+
+
+def label(found: Label, names: Sequence[str]) -> str:
+    return next((found[name] for name in names if found.get(name)), "")
+
+
+def combined(how: str, values: Sequence[float]) -> float:
+    if how == "max":
+        return max(values)
+    return sum(values) / len(values) if how == "mean" else sum(values)
+
+
+def adapters(found: Samples) -> Iterator[Reading]:
+    """vLLM's adapters in the batch, and how many fit into it. Of stale label sets the newest counts."""
+    series = [(value, labels(block)) for block, value in found.values.get(ADAPTERS, [])]
+    if not series:
+        return
+    newest = max(series, key=lambda one: one[0])[1]
+    running, most = newest.get("running_lora_adapters", ""), newest.get("max_lora", "")
+    if most.isdecimal() and int(most) > 0:
+        used = len({name for name in running.split(",") if name.strip() != ""})
+        yield Reading(Key("adapters_used", ADAPTERS, "adapters"), float(used))
+        yield Reading(Key("adapters_total", ADAPTERS, "adapters"), float(most))
+
+
 def shown(block: bytes) -> str:
     """The label block in one order and spelling, so that a server that changes them does not make new series."""
-    return ",".join(f"{name}={value!r}" for name, value in sorted(labels(block).items()))
+    return spelled(labels(block))
+
+
+def spelled(found: Label) -> str:
+    return ",".join(f"{name}={value!r}" for name, value in sorted(found.items()))

@@ -174,6 +174,13 @@ def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     assert settings.load.concurrency == 1 and settings.load.num_requests == 10
 
 
+def test_aiperf_reads_exporters_of_gpus(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--gpu-telemetry", "dashboard", "http://n1:9400/metrics", "--server-metrics", "http://s:8000")
+    settings = settings_of(sent, "aiperf", "profile", "-m", "m", *words)
+    assert settings.telemetry.urls == ("http://n1:9400/metrics", "http://s:8000/metrics")
+    assert "--gpu-telemetry dashboard" in capsys.readouterr().err
+
+
 def test_a_trace_of_aiperf_has_its_own_instants(sent: list[RunSettings]) -> None:
     words = (
         "aiperf",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,6 +57,13 @@ def test_series_of_several_sources_share_a_chart_under_their_own_names() -> None
     assert set(found) == {("Power of each gpu", "gpu0"), ("Power of each gpu", "gpu1")}
     two = curves(series("running", [1], origin="http://a"), series("running", [2], origin="http://b"))
     assert {name for _, name in two} == {"running http://a", "running http://b"}
+
+
+def test_gpus_of_exporters_are_named_by_node_and_number() -> None:
+    exporter = series("gpu.power_w", [300], unit="W")
+    one = replace(exporter, labels="gpu='3',node='n1',uuid='GPU-x'", pool="decode")
+    assert set(curves(one, series("gpu0.power_w", [310], unit="W"))) == {
+        ("Power of each gpu", "n1 gpu3 decode"), ("Power of each gpu", "gpu0")}  # fmt: skip
 
 
 def test_values_outside_of_the_axis_are_dropped() -> None:

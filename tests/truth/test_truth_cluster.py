@@ -1,0 +1,201 @@
+"""Two replicas, an exporter of GPUs whose counters grow by a known law: figures of the run are the law's and the logs'."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from commands import command
+from page_server import page_server
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import load as load_truth
+from fastllmload.telemetry.series import load as load_telemetry
+
+WATTS = {"0": 300.0, "1": 420.0}
+RUN = ("--rate", "40", "--duration", "4", "--isl", "32", "--osl", "20", "--warmup", "0", "--seed", "7",
+       "--telemetry-interval", "100ms", "--ui", "plain")  # fmt: skip
+
+
+def dcgm(watts=WATTS, every_s=0.0, since=None):
+    """A page of two GPUs that take constant power; the counters (mJ) are renewed every *every_s*."""
+    start = time.monotonic() if since is None else since
+
+    def page():
+        now = time.monotonic() - start
+        at = now if every_s == 0 else now // every_s * every_s
+        lines = []
+        for gpu, power in watts.items():
+            labels = f'gpu="{gpu}",UUID="GPU-{gpu}",Hostname="node1",modelName="test"'
+            lines.append(f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}} {7e9 + power * at * 1e3:.0f}")
+            lines.append(f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} {power}")
+            lines.append(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 75")
+        return "\n".join(lines) + "\n"
+
+    return page
+
+
+def run(folder, *options):
+    done = command(*RUN, "-o", folder, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "run.json").read_text()), done.stdout
+
+
+def test_replicas_and_energy_are_those_of_the_logs_and_the_law(tmp_path):
+    logs = [tmp_path / f"truth{k}.bin" for k in (0, 1)]
+    with (
+        SimulatorProcess(SimulatorOptions(truth=str(logs[0]))) as one,
+        SimulatorProcess(SimulatorOptions(truth=str(logs[1]))) as two,
+        page_server(dcgm()) as exporter,
+    ):
+        document, said = run(
+            tmp_path / "run", "--url", one.url, "--url", two.url, "--telemetry-url", exporter, "--goodput", "ttft:1000"
+        )
+    cluster, metrics = document["cluster"], document["metrics"]
+    seconds = document["window"]["seconds"]
+    total = sum(WATTS.values())
+    assert cluster["energy"]["power_w"] == pytest.approx(total, rel=2e-3)
+    assert metrics["energy_j"]["value"] == pytest.approx(total * seconds, rel=2e-3)
+    assert metrics["energy_per_output_token_j"]["value"] == pytest.approx(
+        total / metrics["output_tok_s"]["value"], rel=2e-3
+    )
+    assert metrics["energy_per_request_j"]["value"] == pytest.approx(total / metrics["req_s"]["value"], rel=2e-3)
+    assert metrics["good_requests_per_j"]["value"] == pytest.approx(document["request_goodput"] / total, rel=2e-3)
+    assert metrics["power_w"]["value"] == pytest.approx(total, rel=2e-3)
+    assert (cluster["energy"]["of"], cluster["energy"]["method"], cluster["energy"]["devices"]) == (
+        "gpus",
+        "counter",
+        2,
+    )
+    assert [(gpu["uuid"], gpu["utilisation"]) for gpu in cluster["gpus"]] == [("GPU-0", 0.75), ("GPU-1", 0.75)]
+    assert cluster["energy"]["energy_by_power_j"] == pytest.approx(total * seconds)
+    for replica, log in zip(cluster["replicas"], logs, strict=True):
+        counters_follow(tmp_path / "run", replica, load_truth(log))
+    requests = np.array([each["requests"] for each in cluster["replicas"]])
+    assert cluster["balance"]["requests"]["max_over_mean"] == pytest.approx(requests.max() / requests.mean())
+    assert cluster["balance"]["requests"]["cv"] == pytest.approx(requests.std() / requests.mean())
+    assert sum(each["request_share"] for each in cluster["replicas"]) == pytest.approx(1)
+    assert "J/output token" in said and "energy" in said
+
+
+def counters_follow(folder, replica, log):
+    """Every read of the counter of tokens, and its increment, lies between what had been sent before it and after it."""
+    (series,) = [one for one in load_telemetry(folder).named("generation_tokens") if one.origin == replica["origin"]]
+    sent = np.sort(log.content()["t_ns"])
+    least, most = (np.searchsorted(sent, t, side="right") for t in (series.t_before, series.t_after))
+    assert (least <= series.value).all() and (series.value <= most).all()
+    assert len(series.value) > 20 and series.value[-1] == len(sent)
+    assert replica["generation_tokens"] in set(np.subtract.outer(series.value, series.value).ravel())
+
+
+def test_pools_are_the_pages_of_one_label(tmp_path):
+    """Three quarters of the requests go to one pool; each has a GPU of its own."""
+    with (
+        SimulatorProcess(SimulatorOptions()) as one,
+        SimulatorProcess(SimulatorOptions()) as two,
+        page_server(dcgm({"0": 300.0})) as first,
+        page_server(dcgm({"7": 100.0})) as second,
+    ):
+        document, said = run(
+            tmp_path / "run",
+            *("--class", f"a share=0.75 url={one.url}", "--class", f"b share=0.25 url={two.url}"),
+            *("--telemetry-url", f"prefill={one.url}", "--telemetry-url", f"decode={two.url}"),
+            *("--telemetry-url", f"prefill={first}", "--telemetry-url", f"decode={second}"),
+        )
+    cluster = document["cluster"]
+    prefill, decode = cluster["pools"]
+    assert [(one["label"], one["replicas"], one["gpus"]) for one in (prefill, decode)] == [
+        ("prefill", 1, 1), ("decode", 1, 1)]  # fmt: skip
+    assert prefill["power_w"] == pytest.approx(300, rel=2e-3) and decode["power_w"] == pytest.approx(100, rel=2e-3)
+    sent = {name: one["ok"] for name, one in document["classes"].items()}
+    shares = [one["request_share"] for one in cluster["replicas"]]
+    assert shares == pytest.approx([sent["a"] / sum(sent.values()), sent["b"] / sum(sent.values())], abs=0.05)
+    assert cluster["balance"]["requests"]["max_over_mean"] == pytest.approx(2 * max(shares))
+    assert prefill["running"] > decode["running"] and prefill["utilisation"] == 0.75
+    assert "pool" in said and "prefill: " in said
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Pools" in page and "Power of each gpu" in page and "node1 gpu7 decode" in page and len(page) < 3_000_000
+    assert "Pools" in (tmp_path / "run" / "report.md").read_text()
+
+
+def without_power(page):
+    return lambda: "\n".join(line for line in page().splitlines() if "POWER_USAGE" not in line) + "\n"
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_level_in_which_the_counter_is_renewed_once_says_why_it_has_no_energy(tmp_path, power):
+    """Power is read often enough: it takes the place of the counter, which the run says."""
+    page = dcgm(every_s=3) if power else without_power(dcgm(every_s=3))
+    with SimulatorProcess(SimulatorOptions()) as server, page_server(page) as exporter:
+        document, said = run(tmp_path / "run", "--url", server.url, "--telemetry-url", exporter, "--duration", "2")
+    energy, metric = document["cluster"]["energy"], document["metrics"]["energy_j"]
+    if power:
+        assert energy["method"] == "power" and energy["power_w"] == pytest.approx(720)
+        assert metric["source"] == "DCGM_FI_DEV_POWER_USAGE"
+    else:
+        assert energy["energy_j"] is None is metric["value"] and energy["reason"] is not None
+        assert "[energy-not-measured]" in said and "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" in metric["note"]
+
+
+def test_the_idle_system_is_measured_before_the_first_request(tmp_path):
+    """300 and 420 W until one second after the start of sampling are not changed by the load of this engine."""
+    with SimulatorProcess(SimulatorOptions()) as server, page_server(dcgm()) as exporter:
+        document, _ = run(
+            tmp_path / "run",
+            "--url",
+            server.url,
+            "--telemetry-url",
+            exporter,
+            "--telemetry-idle",
+            "2",
+            "--duration",
+            "2",
+        )
+    energy = document["cluster"]["energy"]
+    assert energy["idle_w"] == pytest.approx(720, rel=5e-3)
+    assert energy["above_idle_j"] == pytest.approx(0, abs=0.02 * energy["energy_j"])
+
+
+def test_speculative_decoding_is_that_of_the_engine(tmp_path):
+    """3 drafted tokens, each accepted with 0.7 after accepted ones: 0.7, 0.49, 0.343 by position, 1.533 of a draft."""
+    engine = SimulatorOptions(overrides=(("draft_tokens", "3"), ("acceptance", "0.7"), ("step_ms", "5")))
+    with SimulatorProcess(engine) as server:
+        document, said = run(tmp_path / "run", "--url", server.url, "--osl", "100")
+    found = document["cluster"]["speculation"]
+    drafts = found["draft_tokens"] / 3
+    error = 4 * (3 / drafts) ** 0.5  # of a mean of values from 0 to 3
+    assert drafts > 1000 and found["method"] == "counters"
+    assert found["by_position"] == pytest.approx([0.7, 0.49, 0.343], abs=error)
+    assert found["acceptance_length"] == pytest.approx(1 + sum(found["by_position"]))
+    assert found["acceptance_rate"] == pytest.approx(sum(found["by_position"]) / 3)
+    assert document["metrics"]["acceptance_length"]["value"] == found["acceptance_length"]
+    assert "drafts" in said and document["counts"]["ok"] == document["counts"]["planned"]
+
+
+def test_sessions_have_their_energy(tmp_path):
+    """Each of two calls: energy of a session is power / sessions completed per second."""
+    trace = tmp_path / "sessions.jsonl"
+    call = {"t": 0, "type": "n", "in": 70, "out": 4, "hash_ids": [1], "api_time": 0.1}
+    rows = ({"id": f"s{k}", "block_size": 64, "requests": [call, {**call, "t": 0.3}]} for k in range(30))
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with SimulatorProcess(SimulatorOptions()) as server, page_server(dcgm()) as exporter:
+        done = command(
+            *("--url", server.url, "--telemetry-url", exporter, "--dataset-path", trace, "--workload", "weka"),
+            *(
+                "--rate",
+                "10",
+                "--telemetry-interval",
+                "100ms",
+                "--warmup",
+                "0",
+                "--ui",
+                "plain",
+                "-o",
+                tmp_path / "run",
+            ),
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    completed = document["sessions"]["completed_per_s"]
+    assert document["metrics"]["energy_per_session_j"]["value"] == pytest.approx(720 / completed, rel=5e-3)

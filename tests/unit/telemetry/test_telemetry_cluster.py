@@ -1,0 +1,257 @@
+"""Figures over several pages, computed by hand: energy by counters, replicas, pools, speculative decoding, adapters."""
+
+import numpy as np
+import pytest
+
+from fastllmload.metrics.run.window import Window
+from fastllmload.telemetry.cluster import cluster_of, warnings
+from fastllmload.telemetry.energy import by_counter, by_power
+from fastllmload.telemetry.files import SourceEntry
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
+from fastllmload.telemetry.server_figures import Spans, server_figures
+
+S = 1_000_000_000
+ZERO = 1_000_000 * S  # ns since boot are large
+WINDOW = Window(ZERO + 10 * S, ZERO + 20 * S, closed=False)
+GPU = "gpu='{0}',node='n1',uuid='GPU-{0}'"
+
+
+def series(
+    name, values, unit="J", kind="counter", origin="http://e:9400/metrics", role="gpu", labels="", pool=None, t=None
+):
+    """One value per second from ZERO, or at *t*."""
+    at = ZERO + (np.arange(len(values)) if t is None else np.array(t)) * S
+    at = at.astype(np.int64)
+    return TelemetrySeries(
+        name, f"their_{name}", origin, role, unit, kind, labels, at, at, np.array(values, np.float64), pool
+    )
+
+
+def record(*given, facts=()):
+    pages = {one.origin: one for one in given}
+    sources = [SourceEntry(origin, one.source_kind, label=one.pool, exporter="x") for origin, one in pages.items()]
+    if facts:
+        sources.append(SourceEntry("nvml", "power", facts=list(facts)))
+    return TelemetryRecord(tuple(given), tuple(sources))
+
+
+def cluster(*given, **more):
+    found = record(*given, **more)
+    return cluster_of(found, Spans(found, WINDOW), WINDOW, None)
+
+
+def straight(watts, start=7e6):
+    return [start + watts * second for second in range(31)]
+
+
+# -- energy -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_counter_is_interpolated_at_the_ends_of_the_window():
+    """100 W for 10.5 s, then 300 W: in the window 0.5 s of the one and 9.5 s of the other."""
+    at = [0, 4, 8, 10.5, 14, 19, 25]
+    joules = [100 * min(t, 10.5) + 300 * max(0, t - 10.5) for t in at]
+    assert by_counter(series("e", joules, t=at), WINDOW).watts == pytest.approx((50 + 2850) / 10)
+
+
+def test_a_counter_that_is_renewed_rarely_counts_where_it_changes():
+    """It is renewed every 4 s at 250 W; between these reads it repeats itself."""
+    values = [250.0 * (second // 4 * 4) for second in range(31)]
+    found = by_counter(series("e", values), WINDOW)
+    assert found.watts == pytest.approx(250) and found.n == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [([5.0] * 31, "did not change"), ([5.0] * 15 + [9.0] * 16, "changed once")]
+)
+def test_less_than_two_new_values_give_none(values, words):
+    found = by_counter(series("e", values), WINDOW)
+    assert found.watts is None and words in found.reason
+
+
+def test_what_is_read_outside_of_the_window_is_not_counted():
+    values = [0.0] * 31
+    for second in range(31):
+        values[second] = 1e6 * second if second < 10 else 9e6 + 50 * (second - 9) if second <= 20 else 1e9 + second
+    assert by_counter(series("e", values, t=range(31)), WINDOW).watts == pytest.approx(50, rel=0.01)
+
+
+def test_a_restarted_counter_counts_from_zero_again():
+    values = [100.0 * second for second in range(15)] + [100.0 * second for second in range(16)]
+    found = by_counter(series("e", values), WINDOW)
+    assert found.watts == pytest.approx(90)  # what it counted in the second of the restart is lost
+    said = warnings(record(series("e", values)), Spans(record(series("e", values)), WINDOW), None)
+    assert len(said) == 1 and "went back 1 times" in said[0] and "[counter-restarted]" in said[0]
+
+
+def test_gaps_are_left_out():
+    values = straight(120)
+    values[12] = values[13] = float("nan")
+    assert by_counter(series("e", values), WINDOW).watts == pytest.approx(120)
+
+
+def test_power_needs_two_reads():
+    assert by_power(series("p", [5.0] * 31, "W", "gauge"), WINDOW).watts == 5.0
+    found = by_power(series("p", [5.0, 7.0], "W", "gauge", t=[5, 15]), WINDOW)
+    assert found.watts is None and "was read 1 times" in found.reason
+
+
+def test_energy_is_the_sum_over_all_gpus_of_all_nodes():
+    found = cluster(
+        series("gpu.energy_j", straight(300), labels=GPU.format(0)),
+        series("gpu.energy_j", straight(420), labels="gpu='0',node='n2',uuid='GPU-9'", origin="http://f:9400/metrics"),
+        series("gpu.power_w", [310.0] * 31, "W", "gauge", labels=GPU.format(0)),
+    )
+    assert found.energy.power_w == pytest.approx(720) and found.energy.energy_j == pytest.approx(7200)
+    assert (found.energy.of, found.energy.devices, found.energy.method, found.energy.n) == ("gpus", 2, "counter", 10)
+    assert [node.gpu_energy_j for node in found.nodes] == pytest.approx([3000, 4200])
+    assert found.gpus[0].energy_by_power_j == pytest.approx(3100)
+    assert found.energy.energy_by_power_j is None  # of one GPU only
+
+
+def test_a_gpu_that_three_sources_report_counts_once():
+    """DCGM's, Triton's and NVML's figures are of one device, by its UUID."""
+    found = cluster(
+        series("gpu.energy_j", straight(300), labels=GPU.format(0)),
+        series("gpu.energy_j", straight(301), labels="uuid='gpu-0'", origin="http://t:8002/metrics", role="server"),
+        series("gpu0.energy_j", straight(302), origin="nvml", role="power"),
+        facts=[{"index": 0, "uuid": "GPU-0"}],
+    )
+    (gpu,) = found.gpus
+    assert gpu.power_w == pytest.approx(300) and len(gpu.sources) == 3 and (gpu.node, gpu.gpu) == ("n1", "0")
+    assert found.energy.devices == 1
+
+
+def test_a_gpu_without_a_counter_is_power_and_time_and_one_without_both_makes_the_sum_unknown():
+    power = series("gpu.power_w", [200.0] * 31, "W", "gauge", labels=GPU.format(1))
+    found = cluster(series("gpu.energy_j", straight(300), labels=GPU.format(0)), power)
+    assert found.energy.method == "mixed" and found.energy.power_w == pytest.approx(500)
+    silent = series("gpu.utilisation", [0.5] * 31, "share", "gauge", labels=GPU.format(2))
+    unknown = cluster(series("gpu.energy_j", straight(300), labels=GPU.format(0)), silent)
+    assert unknown.energy.energy_j is None and unknown.energy.reason == unknown.gpus[1].reason is not None
+
+
+def test_without_gpus_it_is_of_the_cpus_of_all_nodes():
+    nodes = [f"http://n{k}:9100/metrics" for k in (1, 2)]
+    found = cluster(
+        *(series("cpu.energy_j", straight(80), origin=origin, role="node") for origin in nodes),
+        series("dram.energy_j", straight(10), origin=nodes[0], role="node"),
+        series("node.cpu_s", [4.0 * t for t in range(31)], "s", origin=nodes[0], role="node"),
+        series("node.cpu_idle_s", [1.0 * t for t in range(31)], "s", origin=nodes[0], role="node"),
+    )
+    assert (found.energy.of, found.energy.devices) == ("cpus", 2) and found.energy.power_w == pytest.approx(170)
+    assert [one.cpu_energy_j for one in found.nodes] == pytest.approx([900, 800])
+    assert found.nodes[0].cpu_busy == pytest.approx(0.75) and found.nodes[1].cpu_busy is None
+
+
+def test_idle_power_is_that_before_the_first_request():
+    """60 W up to second 5, then 300 W."""
+    joules = [60.0 * min(t, 5) + 300.0 * max(0, t - 5) for t in range(31)]
+    found = record(series("gpu.energy_j", joules, labels=GPU.format(0)))
+    energy = cluster_of(found, Spans(found, WINDOW), WINDOW, None, idle_until_ns=ZERO + 5 * S).energy
+    assert energy.idle_w == pytest.approx(60) and energy.above_idle_j == pytest.approx(2400)
+
+
+# -- replicas, pools --------------------------------------------------------------------------------------------------
+
+
+def server(number, requests, tokens, running, pool=None):
+    origin = f"http://s{number}:8000/metrics"
+    return (
+        series(
+            "requests_finished", [requests * t for t in range(31)], "requests", origin=origin, role="server", pool=pool
+        ),
+        series("generation_tokens", [tokens * t for t in range(31)], "tokens", origin=origin, role="server", pool=pool),
+        series("running", [running] * 31, "requests", "gauge", origin=origin, role="server", pool=pool),
+    )
+
+
+def test_balance_between_replicas():
+    """3 and 1 requests a second: shares 3/4 and 1/4, largest / mean 3/2, standard deviation 1 / mean 2."""
+    found = cluster(*server(1, 3.0, 10.0, 4.0), *server(2, 1.0, 10.0, 2.0))
+    assert [one.request_share for one in found.replicas] == pytest.approx([0.75, 0.25])
+    assert [one.token_share for one in found.replicas] == pytest.approx([0.5, 0.5])
+    requests, tokens = found.balance["requests"], found.balance["generation_tokens"]
+    assert (requests.max_over_mean, requests.cv) == pytest.approx((1.5, 0.5))
+    assert (tokens.max_over_mean, tokens.cv) == pytest.approx((1.0, 0.0))
+
+
+def test_one_server_alone_has_no_table():
+    assert cluster(*server(1, 3.0, 10.0, 4.0)) is None
+
+
+def test_pools_have_their_servers_and_gpus():
+    found = cluster(
+        *server(1, 3.0, 10.0, 4.0, "prefill"),
+        *server(2, 1.0, 20.0, 2.0, "decode"),
+        *server(3, 1.0, 30.0, 3.0, "decode"),
+        series("gpu.energy_j", straight(300), labels=GPU.format(0), pool="decode"),
+        series("gpu.utilisation", [0.5] * 31, "share", "gauge", labels=GPU.format(0), pool="decode"),
+    )
+    prefill, decode = found.pools
+    assert (prefill.label, prefill.replicas, prefill.gpus, prefill.energy_j) == ("prefill", 1, 0, None)
+    assert (decode.running, decode.generation_tok_s, decode.utilisation) == pytest.approx((5.0, 50.0, 0.5))
+    assert decode.energy_j == pytest.approx(3000)
+
+
+def test_routers_are_not_added_to_their_servers():
+    router = series(
+        "generation_tokens", [30.0 * t for t in range(31)], "tokens", origin="http://r/metrics", role="router"
+    )
+    found = record(*server(1, 3.0, 10.0, 4.0), *server(2, 1.0, 20.0, 2.0), router)
+    assert server_figures(Spans(found, WINDOW), None)["generation_tokens"].value == pytest.approx(300)
+    alone = record(router)
+    assert server_figures(Spans(alone, WINDOW), None)["generation_tokens"].value == pytest.approx(300)
+
+
+# -- caches, speculative decoding, adapters -----------------------------------------------------------------------------
+
+
+def counter(name, per_second, **more):
+    return series(
+        name, [per_second * t for t in range(31)], "tokens", origin="http://s:8000/metrics", role="server", **more
+    )
+
+
+def test_the_hit_rate_says_whether_it_is_of_tokens_or_blocks():
+    def rate(*given):
+        figure = server_figures(Spans(record(*given), WINDOW), None)["prefix_cache_hit_rate"]
+        return figure.value, figure.source.rpartition(", ")[2]
+
+    assert rate(counter("prefix_cache_hits", 3.0), counter("prefix_cache_queries", 4.0)) == (0.75, "tokens")
+    assert rate(counter("prefix_cache_hit_blocks", 3.0), counter("prefix_cache_missed_blocks", 9.0)) == (0.25, "blocks")
+    gauge = series("prefix_cache_hit_rate", [0.125] * 31, "share", "gauge", origin="http://s/metrics", role="server")
+    assert rate(gauge) == (0.125, "the server's gauge")
+
+
+def test_acceptance_is_one_and_accepted_tokens_of_a_draft():
+    """10 drafts of 3 tokens a second, 15 tokens accepted: 1 + 15/10 tokens a verification, half of the tokens."""
+    found = cluster(
+        counter("drafts", 10.0), counter("draft_tokens", 30.0), counter("accepted_tokens", 15.0),
+        counter("accepted_at", 9.0, labels="position='0'"), counter("accepted_at", 4.0, labels="position='1'"),
+        counter("accepted_at", 2.0, labels="position='10'"),
+    ).speculation  # fmt: skip
+    assert (found.acceptance_length, found.acceptance_rate) == pytest.approx((2.5, 0.5))
+    assert found.by_position == pytest.approx((0.9, 0.4, 0.2)) and found.method == "counters"
+
+
+def test_acceptance_by_gauges_says_so():
+    pair = [
+        series(name, [value] * 31, "", "gauge", origin="http://s/metrics", role="server")
+        for name, value in (("acceptance_length", 2.5), ("acceptance_rate", 0.75))
+    ]
+    found = cluster(*pair).speculation
+    assert (found.acceptance_length, found.acceptance_rate, found.method) == (2.5, 0.75, "gauges")
+    assert cluster(counter("draft_tokens", 0.0), counter("accepted_tokens", 0.0)) is None
+
+
+def test_a_full_pool_of_adapters_is_said():
+    """Of the reads in seconds 10 to 19 the last four are full."""
+    used = [2.0] * 16 + [4.0] * 15
+    more = {"kind": "gauge", "origin": "http://s/metrics", "role": "server"}
+    given = (series("adapters_used", used, "", **more), series("adapters_total", [4.0] * 31, "", **more))
+    found = cluster(*given)
+    pool = found.adapters
+    assert (pool.used_mean, pool.used_max, pool.total, pool.full_share) == pytest.approx((2.8, 4.0, 4.0, 0.4))
+    (said,) = warnings(record(*given), Spans(record(*given), WINDOW), found)
+    assert "all 4 places" in said and "40%" in said and "[adapters-full]" in said
