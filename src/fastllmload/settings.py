@@ -164,6 +164,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False  # exit code 1 for any verdict but valid
     goodput: tuple[tuple[str, float], ...] = ()  # objectives: [class/]name, limit in the unit of its metric
     itl_option: str = "auto"  # auto, A, B (IETF B.2.1)
+    percentile_metrics: tuple[str, ...] = ()  # rows of the closing table; empty: all
+    metric_percentiles: tuple[float, ...] = ()  # its columns besides mean and maximum; empty: all
     prefill_deadline: tuple[tuple[float, float], ...] | None = None  # first token's: input tokens, ms; None: 100 ms
     decode_deadline: float | None = None  # of each further token of fluidity; None: 50
     reading_speed: float | None = None  # for idle latency; None: 20

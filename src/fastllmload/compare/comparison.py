@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import SIGNIFICANT, Change, undecided
 from fastllmload.compare.figure import GAPS, ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
+from fastllmload.compare.foreign.result import ForeignSeries
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
-from fastllmload.compare.series import RunSeries
+from fastllmload.compare.series import RunSeries, ValueSeries
 from fastllmload.compare.side import RunRecord, Side, manifest_diff
 from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
@@ -34,16 +35,24 @@ LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps
 
 @dataclass(frozen=True)
 class Row:
-    """One figure on both sides, and its change."""
+    """One figure on both sides, and its change.
+
+    *definitions*: in what those of other tools differ from ours; *comparable*: False where it means another thing on the
+    two sides.
+    """
 
     figure: ComparedFigure
     base: SideFigure
     new: SideFigure
     change: Change
+    definitions: tuple[str, ...] = ()
+    comparable: bool = True
 
     @property
     def result(self) -> str:
         """The result by the claim rule, in one or two words."""
+        if not self.comparable:
+            return "not comparable"
         if self.base.value is None or self.new.value is None:
             return "no value"
         if self.change.interval is None:
@@ -65,6 +74,11 @@ class Comparison:
     workload: list[str]
     manifest: dict[str, tuple[str, ...]]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def same_requests(self) -> bool:
+        """Whether both sides are known to have been sent the same."""
+        return not self.workload and self.base.foreign is None and self.new.foreign is None
 
     @property
     def paired_by(self) -> str | None:
@@ -102,8 +116,10 @@ def compare(
     """
     workload = validate_workloads([base, new], different_workload)
     documents = [*base.documents, *new.documents]
-    figures = [figure_of(name, documents[0]) for name in names] or standard_figures(documents)
-    figures += [figure for name in also if (figure := figure_of(name, documents[0])) not in figures]
+    own = next((run.document for run in (*base.runs, *new.runs) if run.foreign is None), documents[0])
+    foreign = base.foreign is not None or new.foreign is not None
+    figures = [figure_of(name, own) for name in names] or standard_figures(documents, foreign)
+    figures += [figure for name in also if (figure := figure_of(name, own)) not in figures]
     if not figures:
         raise InputError(
             "no-common-figure",
@@ -115,6 +131,7 @@ def compare(
     else:
         used = chosen_test(test, base, new)
         rows = [_between(figure, base, new, used) for figure in figures]
+    rows = [replace(row, definitions=tuple(definitions(row.figure, base, new))) for row in rows]
     return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
 
 
@@ -137,16 +154,20 @@ OF_EVENTS = (*GAPS, "output_tok_s")  # metrics whose change is judged by events
 
 
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
-    runs = [load(side.first.folder) for side in (base, new)]
+    runs = [load(side.first.folder) for side in (base, new) if side.foreign is None]
     damage = next((text for run in runs if (text := run.damage_of(ROWS, EVENTS, TEXT)) is not None), None)
     away = next((text for run in runs if (text := run.lost(EVENTS)) is not None), None)
-    series = [RunSeries(run.intact, side.name) for run, side in zip(runs, (base, new), strict=True)]
+    series = [series_of(side) for side in (base, new)]
     paired = same_plan(base.first, new.first)
     rows = []
     for figure in figures:
         a, b = measured(figure, base), measured(figure, new)
-        if a.value is None or b.value is None:
+        if (unlike := defined_otherwise(figure, base, new)) is not None:
+            change = undecided(None, None, unlike)
+        elif a.value is None or b.value is None:
             change = undecided(a.value, b.value, "not measured on both sides")
+        elif (bare := summaries_only(figure, base, new)) is not None:
+            change = undecided(a.value, b.value, bare)
         elif damage is not None:
             change = undecided(a.value, b.value, damage)
         elif away is not None and figure.metric in OF_EVENTS:
@@ -155,11 +176,53 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
             change = undecided(None, None, open_ended)
         elif (starved := starved_server(figure, [base.first, new.first])) is not None:
             change = undecided(a.value, b.value, starved)
-        else:
+        elif series[0] is not None and series[1] is not None:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
             change = within_clocks(figure, base.first.document, new.first.document, change)
-        rows.append(Row(figure, a, b, change))
+        rows.append(Row(figure, a, b, change, comparable=unlike is None))
     return rows
+
+
+def series_of(side: Side) -> ValueSeries | None:
+    """The series of the only run of a side; None for a result file without values of each request."""
+    if side.foreign is None:
+        return RunSeries(load(side.first.folder).intact, side.name)
+    return None if side.foreign.requests is None else ForeignSeries(side.foreign.requests, side.name)
+
+
+def summaries_only(figure: ComparedFigure, base: Side, new: Side) -> str | None:
+    """Why one run a side has no interval: a result file has summaries of the figure only; None where it has values."""
+    for side in (base, new):
+        found = side.foreign
+        if found is not None and (found.requests is None or not found.requests.has(figure)):
+            return f"{side.name} has summaries of {found.tool} only, from which no interval can be had{found.remedy}"
+    return None
+
+
+def defined_otherwise(figure: ComparedFigure, base: Side, new: Side) -> str | None:
+    """Why the figure means another thing on the two sides, one of them of another tool; None where it does not."""
+    for side, other in ((base, new), (new, base)):
+        if side.foreign is None:
+            continue
+        why = side.foreign.without.get(figure.metric)
+        if why is not None and measured(figure, side).value is None:
+            return f"{side.foreign.tool} has no such figure: {why}"
+        kinds = [{gaps_of(run.document) for run in each.runs} for each in (side, other)]
+        if figure.metric in GAPS and kinds[0] != kinds[1]:
+            return (
+                f"gaps of different kinds: {', '.join(sorted(kinds[0]))} of {side.name}, "
+                f"{', '.join(sorted(kinds[1]))} of {other.name}"
+            )
+    return None
+
+
+def definitions(figure: ComparedFigure, base: Side, new: Side) -> Iterator[str]:
+    """For each tool, its name of the figure and in what its definition differs from ours."""
+    for tool, found in {each.tool: each for side in (base, new) if (each := side.foreign) is not None}.items():
+        metric = next(gaps_of(run.document) for side in (base, new) for run in side.runs if run.foreign is found)
+        text = found.theirs.get(metric if figure.metric in GAPS else figure.metric)
+        if text is not None:
+            yield f"{tool}'s {text}"
 
 
 def only_bounded(figure: ComparedFigure, base: Side, new: Side) -> str | None:
@@ -174,6 +237,9 @@ def only_bounded(figure: ComparedFigure, base: Side, new: Side) -> str | None:
 def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
     a, b = measured(figure, base), measured(figure, new)
     x, y = [v for v in a.runs if v is not None], [v for v in b.runs if v is not None]
+    unlike = defined_otherwise(figure, base, new)
+    if unlike is not None:
+        return Row(figure, a, b, undecided(None, None, unlike), comparable=False)
     if a.value is None or b.value is None:
         missing = undecided(a.value, b.value, "a run has no such value")
         return Row(figure, a, b, missing)
@@ -188,18 +254,17 @@ def with_holm(rows: list[Row]) -> list[Row]:
     tested = [row for row in rows if row.change.p is not None]
     adjusted = holm([row.change.p for row in tested if row.change.p is not None])
     by_row = {id(row): p for row, p in zip(tested, adjusted, strict=True)}
-    return [
-        Row(row.figure, row.base, row.new, row.change.adjusted(by_row[id(row)])) if id(row) in by_row else row
-        for row in rows
-    ]
+    return [replace(row, change=row.change.adjusted(by_row[id(row)])) if id(row) in by_row else row for row in rows]
 
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [text for run in runs for text in find_damage(run.folder, run.document, contents=False).values()]
+    own = [run for run in runs if run.foreign is None]
+    notes = [text for run in own for text in find_damage(run.folder, run.document, contents=False).values()]
+    notes += foreign_notes(base, new)
     notes += [f"{run.folder} is incomplete ({run.document.status})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
-    for run in runs:
+    for run in own:
         if run.verdict != "valid":
             doubtful.setdefault(run.verdict, []).append(str(run.folder))
     notes += [
@@ -207,7 +272,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         for verdict, names in doubtful.items()
     ]
     kinds = [sorted({gaps_of(run.document) for run in side.runs if has_gaps(run.document)}) for side in (base, new)]
-    if kinds[0] != kinds[1] and all(kinds):
+    if kinds[0] != kinds[1] and all(kinds) and len(own) == len(runs):
         both = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
         notes.append(f"gaps of different kinds: {both} (spec/metrics 3.4), so the values of itl are not comparable")
     fewest = min(len(base.runs), len(new.runs))
@@ -218,7 +283,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         )
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
-    notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(run.document)]
+    notes += [f"{run.folder}: {text}" for run in own for text in doubt_texts(run.document)]
     notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
     shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
@@ -230,6 +295,22 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
             f"Mann-Whitney of {n} against {m} runs gives p = {p:.2g} at least: no difference can be significant"
         )
     return list(dict.fromkeys(notes))
+
+
+def foreign_notes(base: Side, new: Side) -> Iterator[str]:
+    """What a result file of another tool cannot show."""
+    found = [run for side in (base, new) for run in side.runs if run.foreign is not None]
+    for run in found:
+        assert run.foreign is not None
+        yield from run.foreign.notes
+    tools = ", ".join(sorted({run.foreign.tool for run in found if run.foreign is not None}))
+    if found:
+        yield (
+            f"foreign: {', '.join(str(run.folder) for run in found)} of {tools}: whether its client was the bottleneck, and "
+            "whether both sides were sent the same requests, is not known"
+        )
+    if found and len(found) < len(base.runs) + len(new.runs):
+        yield f"{tools} counts all requests of its measurement; ours are those submitted in the window"
 
 
 def reasoning_notes(base: Side, new: Side) -> list[str]:

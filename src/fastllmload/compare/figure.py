@@ -28,6 +28,7 @@ STANDARD = (
 )
 LATENCY_COUNT = 8  # of STANDARD, before the rates
 OF_SESSIONS = ("p50_session_makespan_ms", "p99_session_makespan_ms", "sessions_s", "session_goodput")
+OF_OTHER_TOOLS = ("p50_total_duration_ms", "p99_total_duration_ms", "output_tok_s_makespan", "req_s_makespan")
 OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot_any") for statistic in ("p50", "p99"))
 
 
@@ -142,13 +143,16 @@ def known_names(document: RunDocument) -> list[str]:
     return names
 
 
-def standard_figures(documents: list[RunDocument]) -> list[ComparedFigure]:
+def standard_figures(documents: list[RunDocument], foreign: bool = False) -> list[ComparedFigure]:
     """The STANDARD figures that every run has, those of any token if a run has reasoning, and goodput if objectives were
-    set.
+    set. *foreign*: also those that result files of other tools have instead.
     """
     have = known_names(documents[0])
-    more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
-    names = (*STANDARD[:LATENCY_COUNT], *more, *STANDARD[LATENCY_COUNT:], "request_goodput", *OF_SESSIONS)
+    more = OF_REASONING if foreign or any(document.counts.reasoned for document in documents) else ()
+    names = (
+        *STANDARD[:LATENCY_COUNT], *more, *(OF_OTHER_TOOLS if foreign else ()), *STANDARD[LATENCY_COUNT:], "request_goodput",
+        *OF_SESSIONS,
+    )  # fmt: skip
     figures = [figure_of(name, documents[0]) for name in names if name in have]
     if len({document.config.output.goodput for document in documents}) > 1:  # goodput of other objectives is another
         figures = [figure for figure in figures if figure.metric not in ("request_goodput", "session_goodput")]

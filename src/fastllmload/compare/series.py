@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +32,19 @@ class Stretches:
     amounts: Floats
     seconds: float
     lasting_s: float
+
+
+class ValueSeries(Protocol):
+    """What the figures of a run are computed from: of a run of ours, or of a result file of another tool."""
+
+    name: str
+
+    @property
+    def latencies(self) -> Mapping[str, Values]: ...
+    def sample(self, figure: ComparedFigure) -> Sample | None: ...
+    def requests(self, figure: ComparedFigure) -> Numbers: ...
+    def successes(self) -> Mask: ...
+    def rates(self, figure: ComparedFigure) -> Stretches | None: ...
 
 
 class RunSeries:

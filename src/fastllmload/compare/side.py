@@ -1,4 +1,4 @@
-"""Reads the runs of each side from run folders, or from folders that contain run folders; lists how their set-up differs."""
+"""Reads the runs of each side: run folders, folders of them, result files of other tools. Lists how their set-up differs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastllmload.compare.foreign.read import IN_FOLDERS, read_result, result_file
+from fastllmload.compare.foreign.result import ForeignResult
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
 from fastllmload.endpoint import told_apart
@@ -31,12 +33,16 @@ PER_RUN = {  # entries that differ between any two runs
 }
 
 
+FOREIGN_ENTRIES = ("tool.name", "tool.version", "target.model")  # that a result file of another tool has
+
+
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run: its folder, and its run.json."""
+    """A finished run: its folder, and its run.json. Of another tool (*foreign*): its file, and the figures in it."""
 
     folder: Path
     document: RunDocument
+    foreign: ForeignResult | None = None
 
     @property
     def complete(self) -> bool:
@@ -58,6 +64,8 @@ class RunRecord:
         mine, theirs = self.document, other.document
         begun = [[phase.start_ns for phase in each.phases] for each in (mine, theirs)]
         same_time = mine.environment.time_utc == theirs.environment.time_utc
+        if self.foreign is not None and other.foreign is not None:
+            return self.foreign.tool == other.foreign.tool and mine.metrics == theirs.metrics
         return bool(begun[0]) and begun[0] == begun[1] and same_time and mine.metrics == theirs.metrics
 
     @property
@@ -89,6 +97,11 @@ class Side:
     def documents(self) -> list[RunDocument]:
         return [run.document for run in self.runs]
 
+    @property
+    def foreign(self) -> ForeignResult | None:
+        """The first result of another tool among the runs."""
+        return next((run.foreign for run in self.runs if run.foreign is not None), None)
+
 
 def read_side(paths: list[str]) -> Side:
     """The side of the runs at *paths*; `NAME=FOLDER` names it. RunFolderError for a folder without runs."""
@@ -112,11 +125,14 @@ def read_side(paths: list[str]) -> Side:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """*folder* itself if it is a run's, else the run folders in it, by name."""
+    """*folder* itself if it is a run's or a result file of another tool, else the run folders in it, by name."""
+    file = None if (folder / "run.json").exists() else result_file(folder)
+    if file is not None:
+        return [file]
     if not folder.is_dir():
         raise RunFolderError(
             "not-a-run-folder",
-            f"{folder} does not exist or is not a folder; give a run folder, or one that contains runs",
+            f"{folder} does not exist; give a run folder, one that contains runs, or a result file of another tool",
         )
     if (folder / "run.json").exists():
         return [folder]
@@ -126,7 +142,8 @@ def runs_in(folder: Path) -> list[Path]:
     if not found:
         raise RunFolderError(
             "not-a-run-folder",
-            f"{folder} is not a run folder and contains none: run.json is missing, there and one level below",
+            f"{folder} is not a run folder and contains none: run.json is missing, there and one level below, and so is "
+            f"{' or '.join(IN_FOLDERS)} of another tool",
         )
     return found
 
@@ -140,7 +157,10 @@ def levels_words(place: Path) -> str:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The run.json of *folder*; figures are computed where the run ended before they were written."""
+    """The run.json of *folder*; figures are computed where the run ended before they were written. Or a result file."""
+    if not folder.is_dir():
+        foreign = read_result(folder)
+        return RunRecord(folder, foreign.document(), foreign)
     document = read_document(folder)
     return RunRecord(folder, document if document.metrics else measure(load(folder)))
 
@@ -157,6 +177,8 @@ def manifest_diff(sides: list[Side]) -> dict[str, tuple[str, ...]]:
     """Differences between the sides other than the workload: of each entry of run.json its values by side, as text."""
     flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
     keys = sorted({key for runs in flat for run in runs for key in run} - PER_RUN)
+    if any(side.foreign is not None for side in sides):
+        keys = list(FOREIGN_ENTRIES)
     found = {key: tuple(" or ".join(sorted({run.get(key, "-") for run in runs})) for runs in flat) for key in keys}
     return {key: by_side for key, by_side in found.items() if len(set(by_side)) > 1}
 

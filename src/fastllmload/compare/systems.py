@@ -54,6 +54,13 @@ def compare_systems(
     sides: list[Side], names: Sequence[str] = (), test: str = "auto", different_workload: bool = False
 ) -> Systems:
     """Compare the systems. InputError lists all inequalities of the set-ups where the draft says MUST."""
+    foreign = next((side for side in sides if side.foreign is not None), None)
+    if foreign is not None and foreign.foreign is not None:
+        raise InputError(
+            "methods-differ",
+            f"{foreign.name} is a result file of {foreign.foreign.tool}, which does not say how it was measured, as a "
+            "comparison of systems needs (IETF 6.1); compare two sides",
+        )
     unequal = [] if different_workload else unequal_systems(sides)
     unequal += unequal_boundary(sides)
     same_hardware = len({hardware(side) for side in sides}) == 1

@@ -17,7 +17,7 @@ from fastllmload.arrays import Floats
 from fastllmload.compare.change import SIGNIFICANT, Change, Pair, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import change_of_pairs, own, pairs_of_requests, resampled, weights
-from fastllmload.compare.series import RunSeries
+from fastllmload.compare.series import ValueSeries
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, batch_edges, long_run, resampled_means
 from fastllmload.statistics.interval import (
     BULK,
@@ -38,7 +38,7 @@ APART = "every twentieth of one run beyond every twentieth of the other"
 MOST_PAIRS = 2_000_000  # values used for the effect size
 
 
-def change_within(figure: ComparedFigure, base: RunSeries, new: RunSeries, values: Pair, paired: bool) -> Change:
+def change_within(figure: ComparedFigure, base: ValueSeries, new: ValueSeries, values: Pair, paired: bool) -> Change:
     """*values*: the figure of base and new, as in their run.json; *paired*: both were sent the same plan."""
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
@@ -57,7 +57,7 @@ def change_within(figure: ComparedFigure, base: RunSeries, new: RunSeries, value
     return _of_rates(figure, base, new, values, paired)
 
 
-def _lacking(figure: ComparedFigure, series: RunSeries) -> NotEstimable | None:
+def _lacking(figure: ComparedFigure, series: ValueSeries) -> NotEstimable | None:
     """Why the run has no interval of the figure; None when it has one."""
     sample, statistic = series.sample(figure), figure.statistic or "mean"
     if sample is None:
@@ -123,7 +123,7 @@ def superiority(a: Sample, b: Sample) -> float:
     return float(below.mean()) / (2 * len(x))
 
 
-def _of_shares(figure: ComparedFigure, base: RunSeries, new: RunSeries, values: Pair, paired: bool) -> Change:
+def _of_shares(figure: ComparedFigure, base: ValueSeries, new: ValueSeries, values: Pair, paired: bool) -> Change:
     outcomes = [series.successes() for series in (base, new)]
     if min(len(each) for each in outcomes) < 4 * BATCHES:
         return undecided(*values, "too few requests to estimate the correlation of their failures")
@@ -138,7 +138,7 @@ def _of_shares(figure: ComparedFigure, base: RunSeries, new: RunSeries, values: 
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p)
 
 
-def _of_rates(figure: ComparedFigure, base: RunSeries, new: RunSeries, values: Pair, paired: bool) -> Change:
+def _of_rates(figure: ComparedFigure, base: ValueSeries, new: ValueSeries, values: Pair, paired: bool) -> Change:
     rates = []
     for series in (base, new):
         found = series.rates(figure)

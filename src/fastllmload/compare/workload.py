@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 
 from fastllmload.arrays import Values
+from fastllmload.compare.foreign.result import load_text
 from fastllmload.compare.side import RunRecord, Side
+from fastllmload.documents.fields import known
 from fastllmload.documents.write import plain
 from fastllmload.endpoint import told_apart
 from fastllmload.errors import RunFolderError
@@ -25,6 +27,7 @@ RULES = {  # settings that change what is sent or counted and are not covered by
     "output": ("itl_option", "ttft_net_adjusted"),
 }  # fmt: skip
 
+MOST_APART = 0.05  # of mean lengths that count as equal: other tools count tokens in another way
 INSTANT = "t_sched_ns"
 Sequence = Mapping[str, Values]
 FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # details that follow from the settings
@@ -97,8 +100,41 @@ def differences(sides: list[Side]) -> list[str]:
     """One sentence per difference between the workloads, including their rules; empty when they are the same."""
     found: list[str] = []
     for side in sides[1:]:
-        found += [*_unequal(sides[0], side, _rules), *_requests_between(sides[0], side)]
+        if sides[0].foreign is not None or side.foreign is not None:
+            found += _unequal_facts(sides[0], side)
+        else:
+            found += [*_unequal(sides[0], side, _rules), *_requests_between(sides[0], side)]
     return list(dict.fromkeys(found))
+
+
+def _unequal_facts(a: Side, b: Side) -> Iterator[str]:
+    """What is known to differ where a side is a result file of another tool: the load, the mean lengths."""
+    loads = [{load_of(run) for run in side.runs} - {None} for side in (a, b)]
+    if all(loads) and loads[0] != loads[1]:
+        yield f"load: {' or '.join(map(str, loads[0]))} in {a.name}, {' or '.join(map(str, loads[1]))} in {b.name}"
+    for name in ("input", "output"):
+        means = [mean for side in (a, b) if (mean := _mean_tokens(side, name)) is not None]
+        if len(means) == 2 and abs(means[1] - means[0]) > MOST_APART * max(means):
+            yield f"{name} tokens: {means[0]:,.1f} a request in {a.name}, {means[1]:,.1f} in {b.name}"
+
+
+def load_of(run: RunRecord) -> str | None:
+    """`10 requests/s`, `8 in flight`; None where it is not known, or not constant."""
+    if run.foreign is not None:
+        return run.foreign.load
+    load, capped = run.document.plan.description.load, run.document.config.load.max_concurrency
+    if load.arrivals is None:
+        return load_text(None, load.concurrency)
+    rate = load.arrivals.rate
+    return None if rate is None or load.arrivals.curve is not None else load_text(rate, capped)
+
+
+def _mean_tokens(side: Side, name: str) -> float | None:
+    totals = [known(getattr(run.document, f"total_{name}_tokens")) for run in side.runs]
+    done = [known(run.document.completed) for run in side.runs]
+    if None in totals or None in done or not sum(filter(None, done)):
+        return None
+    return sum(filter(None, totals)) / sum(filter(None, done))
 
 
 def unequal_requests(sides: list[Side]) -> list[str]:

@@ -14,6 +14,9 @@ class ComparedRun(Document, frozen=True, kw_only=True):
     plan_digest: str | None = None  # SHA-256 of everything that was sent
     verdict: str | None = None  # of its certificate
     complete: bool | None = None  # it ended in order
+    foreign: str | None = None  # tool whose result file it is; None: a run folder
+    foreign_version: str | None = None  # of that tool, where the file says it
+    values_of_requests: bool | None = None  # there are values of each request, not summaries only
 
 
 class ComparedSide(Document, frozen=True, kw_only=True):
@@ -57,7 +60,8 @@ class FigureChange(Document, frozen=True, kw_only=True):
     pairs: Annotated[int | None, field("requests", Reveals.LOAD)] = None  # None: not paired
     clocks: Interval = None  # how far below and above the true difference may lie, by the bounds of events' times
     shown: bool | None = None  # p below 0.05, and an interval without 0
-    result: str | None = None  # better, worse, not shown, not estimable, no value
+    result: str | None = None  # better, worse, not shown, not estimable, no value, not comparable
+    definitions: Sentences = ()  # of other tools: their name of it, and in what they differ
 
 
 class Pairing(Document, frozen=True, kw_only=True):
@@ -87,7 +91,7 @@ class ComparisonDocument(Document, frozen=True, kw_only=True):
     schema_version: int | None = None
     base: ComparedSide = ComparedSide()  # the side compared with
     new: ComparedSide = ComparedSide()  # the side that is judged
-    same_workload: bool | None = None  # both sides sent the same
+    same_workload: bool | None = None  # both sides sent the same; None: not known of another tool's result file
     workload_differences: Sentences = ()  # each as a sentence
     test: str | None = None  # by which changes are judged
     paired: Pairing | None = None

@@ -1,1 +1,1 @@
-"""Rows of a run for other programs: JSON lines, CSV, Parquet."""
+"""Rows and figures of a run for other programs: files in their formats, and what is sent to them."""

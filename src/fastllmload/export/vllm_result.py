@@ -26,6 +26,7 @@ from fastllmload.records.run import Run
 
 METRICS = ("ttft", "tpot", "itl", "e2el")
 USUAL = METRICS[:3]
+OURS = {"e2el": "e2e"}  # the only one of METRICS with another name in our options
 LIMITED = {"ttft_any": "ttft", "tpot_any": "tpot", "e2el": "e2el"}  # objectives that vLLM has
 
 

@@ -49,6 +49,7 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.seconds: DURATIONS,
     read.interval: (("1h", "60m"), ("200ms", "0.2")),
     procedure.pause: (*DURATIONS, ("0", "none"), ("0ms", "0")),
+    read.metric_percentiles: (("99,50", "50.0,99"), ("99.9", "99.90")),
     read.milliseconds: (("1d", "24h"), ("50", "50ms"), ("0.05s", "50")),
     read.prefill_deadline: (("1k:50", "1000:0.05s"), ("100", "100ms")),
     read.pause: (*DURATIONS, ("uniform:1s,1d", "uniform:1000ms,24h"), ("exponential:1m", "exponential:60")),
@@ -100,7 +101,8 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen, read.metric,
-    read.page, read.pair, read.path, read.penalty, read.port, read.rate_series, ENDPOINT_TYPE, read.ray_address,
+    read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
+    read.rate_series, ENDPOINT_TYPE, read.ray_address,
     read.session_end, read.session_field, read.session_header, read.session_token, read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.

@@ -131,6 +131,8 @@ EVERY_OPTION = {
     "prometheus": ("9400", "telemetry.prometheus", "127.0.0.1:9400"),
     "goodput": ("ttft:200", "output.goodput", (("ttft", 200.0),)),
     "itl-option": ("B", "output.itl_option", "B"),
+    "percentile-metrics": ("ttft,e2el", "output.percentile_metrics", ("ttft", "e2e")),
+    "metric-percentiles": ("99,50", "output.metric_percentiles", (50.0, 99.0)),
     "prefill-deadline": ("256:80,4k:400", "output.prefill_deadline", ((256.0, 80.0), (4000.0, 400.0))),
     "decode-deadline": ("40", "output.decode_deadline", 40.0),
     "reading-speed": ("5", "output.reading_speed", 5.0),

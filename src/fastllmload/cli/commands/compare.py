@@ -105,7 +105,9 @@ def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
     compare A1 A2 A3 --against B1 B2 B3           several: the run is the unit
     compare old=DIR --against new=DIR             folders of runs, with names
     compare x=DIR --against y=DIR --against z=DIR three systems
+    compare A result.json                         a result file of another tool
 
+    A result file is of vLLM (--save-result), AIPerf or GuideLLM.
     Refuses runs of different workloads. Exit code 1 when a --fail-if rule holds.
     """
     sides = read_sides(list(runs), click.get_current_context().meta[AGAINST])

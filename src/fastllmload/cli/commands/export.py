@@ -1,4 +1,4 @@
-"""`export`: writes a run's rows to a file, to a folder (Parquet) or to standard output."""
+"""`export`: writes a run to a file, to a folder (Parquet) or to standard output, or sends it to another system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from fastllmload.report.terminal.outlet import on_screen
 if TYPE_CHECKING:
     from fastllmload.records.run import Run
 
-FORMATS = ("jsonl", "csv", "parquet", "hlog", "vllm")
+FORMATS = ("jsonl", "csv", "parquet", "hlog", "vllm", "br0.2", "otel", "mlflow", "wandb")
+SENT = ("otel", "mlflow", "wandb")  # formats that --to may send
 
 
 @click.command("export")
@@ -31,7 +32,8 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog", "vllm")
     default="jsonl",
     show_default=True,
     help="jsonl, csv: one row per request; parquet: tables of requests and events; hlog: HdrHistogram interval log; "
-    "vllm: the file of vllm bench serve --save-result.",
+    "vllm: the file of vllm bench serve --save-result; br0.2: benchmark report of llm-d-benchmark; otel: a span per "
+    "request; mlflow, wandb: a run there.",
 )
 @click.option(
     "-o",
@@ -40,16 +42,27 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog", "vllm")
     help="File to write (a folder for parquet); standard output when absent.",
 )
 @click.option(
-    "--percentile-metrics", metavar="NAMES", help="vllm: metrics with figures. Default ttft,tpot,itl; also e2el."
+    "--to",
+    metavar="PLACE",
+    help="otel: URL of a collector; mlflow: tracking URI; wandb: PROJECT or ENTITY/PROJECT, else offline into --output.",
 )
-@click.option("--metric-percentiles", metavar="PERCENTILES", help="vllm: percentiles of each metric. Default 99.")
+@click.option(
+    "--percentile-metrics",
+    metavar="NAMES",
+    help="vllm: metrics with figures: ttft,tpot,itl,e2el. Default those of the run's option, else the first three.",
+)
+@click.option(
+    "--metric-percentiles",
+    metavar="PERCENTILES",
+    help="vllm: percentiles of each metric. Default those of the run's option, else 99.",
+)
 @click.option("--detailed", is_flag=True, help="vllm: adds lists with an item per request.")
 @click.option("--redact", is_flag=True, help="Leaves out host names, URLs and paths.")
 def export(
-    folder: Path, form: str, output: Path | None, redact: bool, percentile_metrics: str | None,
+    folder: Path, form: str, output: Path | None, redact: bool, to: str | None, percentile_metrics: str | None,
     metric_percentiles: str | None, detailed: bool,
 ) -> int:  # fmt: skip
-    """Write the rows of the run in folder RUN for other programs."""
+    """Write the run in folder RUN for other programs."""
     from fastllmload.documents.redaction import without_names
     from fastllmload.records.folder_lock import describe_leftover_files
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums
@@ -61,13 +74,25 @@ def export(
     for flag, given in of_vllm.items():
         if given and form != "vllm":
             raise InputError("option-not-applicable", f"{flag} belongs to --format vllm; leave it out")
+    if to is not None and form not in SENT:
+        raise InputError("option-not-applicable", f"--to belongs to --format {', '.join(SENT)}; leave it out")
     run = load(folder)
     if run.lost(ROWS) and not len(run.rows):
         raise RunFolderError("run-file-damaged", f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
         run = run.with_document(without_names(run.manifest))
-    result = _vllm(run, percentile_metrics, metric_percentiles, detailed) if form == "vllm" else None
-    written = _export(run, form, output, result)
+    result = None
+    if form == "vllm":
+        result = _vllm(run, percentile_metrics, metric_percentiles, detailed)
+    elif form == "br0.2":
+        from fastllmload.export import benchmark_report
+
+        result = benchmark_report.encode(benchmark_report.benchmark_report(run))
+    sent, written = None, []
+    if to is not None or form in ("mlflow", "wandb"):
+        sent = _send(run, form, to, output, redact)
+    else:
+        written = _export(run, form, output, result)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
             damage = coded("run-file-damaged", f"{run.damaged[name]}{_left(run, name)}")
@@ -80,14 +105,31 @@ def export(
             click.echo(on_screen(f"note       {text}"), err=True)
     for path in written:
         click.echo(path)
+    if sent is not None:
+        click.echo(on_screen(sent))
     return 0
 
 
-def _vllm(run: Run, metrics: str | None, percentiles: str | None, detailed: bool) -> bytes:
-    from fastllmload.export.vllm_result import USUAL, encode, vllm_result
+def _send(run: Run, form: str, to: str | None, output: Path | None, redact: bool) -> str:
+    """Send the run; where it is now. InputError for a file that such a format does not write."""
+    from fastllmload.export import otlp, trackers
 
-    names = USUAL if metrics is None else metrics.replace(" ", "").split(",")
-    return encode(vllm_result(run, percentiles_of(percentiles or "99"), names, detailed))
+    if output is not None and (form != "wandb" or to is not None):
+        raise InputError("options-conflict", f"--format {form} is sent and not written to a file; leave --output out")
+    if form == "otel":
+        return f"{otlp.send(run, to or '')} messages sent to {to}"
+    found = trackers.tracked(run, redact)
+    return trackers.to_mlflow(found, to) if form == "mlflow" else trackers.to_wandb(found, to, output)
+
+
+def _vllm(run: Run, metrics: str | None, percentiles: str | None, detailed: bool) -> bytes:
+    from fastllmload.export.vllm_result import METRICS, OURS, USUAL, encode, vllm_result
+
+    asked = run.document.config.output  # of the run: --percentile-metrics, --metric-percentiles
+    of_run = [name for name in METRICS if OURS.get(name, name) in asked.percentile_metrics]
+    names = (of_run or USUAL) if metrics is None else metrics.replace(" ", "").split(",")
+    levels = asked.metric_percentiles or (99.0,) if percentiles is None else percentiles_of(percentiles)
+    return encode(vllm_result(run, levels, names, detailed))
 
 
 def percentiles_of(text: str) -> list[float]:
@@ -161,11 +203,14 @@ def _to_standard_output(write: Callable[[BinaryIO], None]) -> None:
 
 
 def _write(run: Run, form: str, file: BinaryIO) -> None:
+    from fastllmload.export import otlp
     from fastllmload.export.rows import export_csv, export_jsonl
     from fastllmload.report.documents.hlog import write_log
 
     if form == "jsonl":
         export_jsonl(run, file)
+    elif form == "otel":
+        file.writelines(otlp.messages(run))
     else:
         _as_text(file, lambda text: (export_csv if form == "csv" else write_log)(run, text))
 

@@ -426,6 +426,27 @@ def gpus(text: str) -> tuple[int, ...]:
         raise InvalidValue("value-invalid", "is not a list of different GPUs; write for example 0,2-3") from None
 
 
+SHOWN_METRICS = ("ttft", "ttft_any", "ttft_sched", "tpot", "tpot_any", "itl", "e2e", "e2e_sched")
+SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+def percentile_metrics(text: str) -> tuple[str, ...]:
+    """`ttft,tpot,itl,e2el`, as vLLM names them too."""
+    named = one_of(*SHOWN_METRICS, also={"e2el": "e2e"})
+    return tuple(dict.fromkeys(named(name.strip()) for name in text.split(",")))
+
+
+def metric_percentiles(text: str) -> tuple[float, ...]:
+    found = [quantities.number(part.strip()) for part in text.split(",")]
+    chosen = tuple(q for q in SHOWN_PERCENTILES if q in found)
+    if not set(found) <= set(chosen):
+        raise InvalidValue(
+            "value-invalid",
+            "is not a list of percentiles of run.json; write some of 50,90,95,99,99.9; export --format vllm has any others",
+        )
+    return chosen
+
+
 def workers(text: str) -> int | None:
     return None if text == "auto" else count(text)
 

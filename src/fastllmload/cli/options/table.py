@@ -326,6 +326,10 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
               "What inter-token gaps are (IETF B.2.1): A between chunks; B between tokens, where those of a chunk arrive "
               "together; auto (default): by what the server delivers."),
+        value("--percentile-metrics", "output.percentile_metrics", read.percentile_metrics, "NAMES",
+              "Metrics of the closing table, and of a vLLM result file of the run: ttft,tpot,itl,e2el. Default all."),
+        value("--metric-percentiles", "output.metric_percentiles", read.metric_percentiles, "PERCENTILES",
+              "Percentiles there: 50,90,99. Default 50,90,95,99,99.9."),
         value("--prefill-deadline", "output.prefill_deadline", read.prefill_deadline, "MS",
               "First-token deadline of the fluidity index; default 100, or INPUT_TOKENS:MS pairs: 256:80,4096:400."),
         value("--decode-deadline", "output.decode_deadline", read.milliseconds, "MS",

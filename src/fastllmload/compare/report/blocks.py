@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from fastllmload.compare.change import Pair
 from fastllmload.compare.comparison import Comparison, Row
+from fastllmload.compare.foreign.result import ForeignResult
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.side import Side
 from fastllmload.report.blocks import Bar, Block, Cell, Code, Facts, Heading, Items, Paragraph, Stacked, Strong, Table
@@ -16,7 +17,9 @@ from fastllmload.statistics.batches import BATCHES
 WIDE = 110  # columns from which intervals of both sides fit
 MOST_DIFFERENCES = 20
 TONES = {"better": "valid", "worse": "invalid"}
+OTHERWISE = "* defined by another tool, as said below"
 DIFFERENT = "DIFFERENT WORKLOADS: the figures below are not comparable"
+SAME = {True: "the same on both sides", False: "not known to be the same; nothing that the files say differs"}
 SAME_SETUP = "No other difference in settings, target and host."
 TESTS = {
     "welch": "Welch's t, one value a run",
@@ -48,7 +51,7 @@ def for_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> Iterato
 
 def blocks(comparison: Comparison, gates: Sequence[GateResult], wide: bool) -> Iterator[Block]:
     """Sides, table and remarks; *wide*: also intervals of both sides and effect sizes."""
-    same = "; ".join([DIFFERENT, *comparison.workload]) if comparison.workload else "the same on both sides"
+    same = "; ".join([DIFFERENT, *comparison.workload]) if comparison.workload else SAME[comparison.same_requests]
     yield Facts(
         [
             ("base", side_text(comparison.base)),
@@ -81,10 +84,18 @@ def test_text(comparison: Comparison) -> str:
 
 
 def side_text(side: Side) -> str:
-    """`new-build: 3 runs, runs/x and 2 more`, or the folder alone."""
+    """`new-build: 3 runs, runs/x and 2 more`, or the folder alone; with `(foreign: vLLM)` of another tool."""
+    tool = "" if side.foreign is None else f" ({origin_text(side.foreign)})"
     if len(side.runs) == 1:
-        return str(side.first.folder) if side.first.folder.name == side.name else f"{side.name}: {side.first.folder}"
-    return f"{side.name}: {len(side.runs)} runs, {side.first.folder} and {len(side.runs) - 1} more"
+        own_name = side.first.folder.name == side.name
+        return f"{side.first.folder if own_name else f'{side.name}: {side.first.folder}'}{tool}"
+    return f"{side.name}: {len(side.runs)} runs, {side.first.folder} and {len(side.runs) - 1} more{tool}"
+
+
+def origin_text(found: ForeignResult) -> str:
+    """`foreign: AIPerf 0.13.0, recomputed from its requests`."""
+    tool = f"{found.tool} {found.version}" if found.version else found.tool
+    return f"foreign: {tool}, {'its summaries' if found.requests is None else 'recomputed from its requests'}"
 
 
 def setup_table(found: Mapping[str, Sequence[str]], names: Sequence[str]) -> Table:
@@ -119,7 +130,7 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     columns = ["figure", "base", "new", "change", "95 % interval", "p Holm", *(["effect"] if wide else []), "result"]
     rows = [
         [
-            row.figure.name,
+            f"{row.figure.name} *" if row.definitions else row.figure.name,
             *(value_text(side.value, side.ci95 if wide else None, side.at_least) for side in (row.base, row.new)),
             *change_cells(row, wide),
         ]
@@ -127,7 +138,8 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     ]
     kinds = {row.change.effect_kind for row in comparison.rows if row.change.effect_kind is not None}
     effects = ", ".join(sorted(EFFECTS[kind] for kind in kinds))
-    return Table("", columns, rows, [f"effect: {effects}"] if wide and effects else [])
+    notes = [OTHERWISE] if any(row.definitions for row in comparison.rows) else []
+    return Table("", columns, rows, notes + ([f"effect: {effects}"] if wide and effects else []))
 
 
 def value_text(value: float | None, interval: Pair | None = None, at_least: float | None = None) -> str:
@@ -191,6 +203,11 @@ def explained(comparison: Comparison) -> Iterator[str]:
             f"No difference is shown at p < 0.05 after Holm over {tested} figures. That does not prove the sides equal: "
             "a difference within the intervals is possible."
         )
+    by_text: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        for text in row.definitions:
+            by_text.setdefault(text, []).append(row.figure.name)
+    yield from (f"definition of {', '.join(names)}: {text}" for text, names in by_text.items())
     hidden = [f"{row.figure.name} {change_text(row)}" for row in comparison.rows if row.change.open_by_clocks]
     if hidden:
         yield f"The times of both runs are too imprecise to show a difference: {', '.join(hidden)}."

@@ -62,7 +62,7 @@ def comparison_document(comparison: Comparison, gates: Sequence[GateResult]) -> 
         schema_version=SCHEMA_VERSION,
         base=side_document(comparison.base),
         new=side_document(comparison.new),
-        same_workload=not comparison.workload,
+        same_workload=True if comparison.same_requests else False if comparison.workload else None,
         workload_differences=tuple(comparison.workload),
         test=comparison.test,
         paired=None if by is None else Pairing(by=by, blocks=BATCHES, pairs=pairs),
@@ -75,7 +75,15 @@ def comparison_document(comparison: Comparison, gates: Sequence[GateResult]) -> 
 
 def side_document(side: Side, figures: dict[str, SideFigure] | None = None) -> ComparedSide:
     runs = tuple(
-        ComparedRun(folder=str(run.folder), plan_digest=run.digest, verdict=run.verdict, complete=run.complete)
+        ComparedRun(
+            folder=str(run.folder),
+            plan_digest=run.digest,
+            verdict=run.verdict,
+            complete=run.complete,
+            foreign=None if run.foreign is None else run.foreign.tool,
+            foreign_version=None if run.foreign is None else run.foreign.version,
+            values_of_requests=run.foreign is None or run.foreign.requests is not None,
+        )
         for run in side.runs
     )
     return ComparedSide(name=side.name, runs=runs, figures=figures)
@@ -90,4 +98,5 @@ def _row(row: Row) -> FigureChange:
         **asdict(row.change),
         shown=row.change.shown,
         result=row.result,
+        definitions=row.definitions,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from fastllmload.compare.comparison import Comparison
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.report.blocks import (
+    SAME,
     SAME_SETUP,
     explained,
     figure_table,
@@ -52,7 +53,7 @@ def page(comparison: Comparison, gates: Sequence[GateResult]) -> Page:
     sections = [
         Section("Same workload?", _workload(comparison)),
         *([Section("Gates", [gate_table])] if gates else []),
-        Section("Differences", [Paragraph(_method(comparison)), replace(figures, notes=why)]),
+        Section("Differences", [Paragraph(_method(comparison)), replace(figures, notes=[*figures.notes, *why])]),
         Section("Latencies of both sides", [intro, *_curves(comparison)]),
         Section("Set-up", [setup]),
     ]
@@ -92,6 +93,8 @@ def _workload(comparison: Comparison) -> list[Block]:
     if comparison.workload:
         differing = Table("", ["Differs in"], [[each] for each in comparison.workload])
         return [Paragraph("No. The figures below are not comparable."), differing]
+    if not comparison.same_requests:
+        return [Paragraph(f"Not known. {SAME[False].capitalize()}.")]
     digests = {run.digest for side in (comparison.base, comparison.new) for run in side.runs}
     if len(digests) == 1:
         return [Paragraph("Yes: all runs were sent one plan, the same requests at the same instants.")]
@@ -113,6 +116,8 @@ def _curves(comparison: Comparison) -> Iterator[Block]:
     for label, side in sides.items():
         if not values[label]:
             yield Paragraph(f"{side.name} is not plotted: files of its runs are damaged.")
+        elif side.foreign is not None and side.foreign.requests is None:
+            yield Paragraph(f"{side.name} is not plotted: the file of {side.foreign.tool} has summaries only.")
     compared = {row.figure.metric for row in comparison.rows}
     for metric, title in CURVES.items():
         found = {
@@ -128,6 +133,11 @@ def values_of(side: Side) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float6
     """Metric → ms of all runs of the side; empty where a run is damaged."""
     found: dict[str, list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {name: [] for name in CURVES}
     for each in side.runs:
+        if each.foreign is not None:
+            given = each.foreign.requests
+            for name, parts in found.items():
+                parts.append(without_nulls(given.latencies.get(name, np.empty(0))) / 1e6 if given else np.empty(0))
+            continue
         run = load(each.folder, contents=False)
         if run.damage_of(ROWS, EVENTS):
             return {}

@@ -24,13 +24,14 @@ from fastllmload.report.blocks import (
     tone_of,
 )
 from fastllmload.report.documents import cluster
-from fastllmload.report.documents.headlines import COLUMNS, headline_table
+from fastllmload.report.documents.headlines import COLUMNS, headline_names, headline_table
 from fastllmload.report.documents.hosts import clock_bound_us, judgement, network_text, other_hosts, shown_hosts
 from fastllmload.report.documents.results import MARK, few_samples_note
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, redaction_notice
 from fastllmload.report.text.tokens import (
+    GAPS,
     alone_text,
     event_token_lines,
     gap_name,
@@ -56,6 +57,7 @@ from fastllmload.report.text.verdict import (
 )
 
 WITH_INTERVAL = ("ttft", "ttft_any", "itl", "e2e")  # those whose intervals fit on a line
+PERCENTS = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 OPTIONAL_COLUMNS = ("P95", "P90", "mean", "P99.9", "max")
 ROOM = {"e2e_sched": 1, "stamps": 2, "ttft_sched": 3, "tpot_any": 4}  # lines left out first
 
@@ -144,9 +146,15 @@ def rate(document: RunDocument) -> Fact:
 
 
 def latencies(document: RunDocument) -> Table:
-    """The headline table without n, and with notes that fit a line."""
-    found = headline_table(document)
-    rows = [[first, *statistics] for first, _, *statistics in found.rows]
+    """The headline table without n, with the rows and columns that were asked for, and with notes that fit a line."""
+    found, asked = headline_table(document), document.config.output
+    names, percents = asked.percentile_metrics, asked.metric_percentiles
+    shown = {key: each for key, each in COLUMNS.items() if not percents or PERCENTS.get(key, percents[0]) in percents}
+    rows = [
+        [first, *(cell for key, cell in zip(COLUMNS, statistics, strict=True) if key in shown)]
+        for name, (first, _, *statistics) in zip(headline_names(document), found.rows, strict=True)
+        if not names or document.metric(name).title or ("itl" if name in GAPS else name) in names
+    ]
     unstreamed = unstreamed_answers(document)
     notes = []
     if unstreamed == "all":
@@ -155,10 +163,10 @@ def latencies(document: RunDocument) -> Table:
         notes.append(f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot")
     if merged_text(document) is not None:
         notes.append("gaps: from the hosts' merged histograms, to three digits [merged-histograms]")
-    notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(found) for text in row))
+    notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(replace(found, rows=rows)) for text in row))
     optional = ("e2e_sched", *(("ttft_sched", "tpot_any") if reasoned(document) else ()))
-    columns = ["ms", *COLUMNS.values()]
-    return Table("", columns, rows, notes, OPTIONAL_COLUMNS, {name: ROOM[name] for name in optional})
+    spare = [title for title in OPTIONAL_COLUMNS if title in shown.values()]
+    return Table("", ["ms", *shown.values()], rows, notes, spare, {name: ROOM[name] for name in optional})
 
 
 def intervals(document: RunDocument) -> Iterator[Fact]:

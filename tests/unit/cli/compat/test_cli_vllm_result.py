@@ -12,8 +12,11 @@ from synthetic_run import KIND, MS, ORIGIN_NS, Request, write_manifest, write_wo
 
 from fastllmload.cli.main import main
 from fastllmload.export.vllm_result import vllm_result
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
+from fastllmload.report.blocks import cells
+from fastllmload.report.terminal.summary import latencies
 
 
 def answered(number: int, submit_ms: int, tokens_ms: tuple[int, ...], end_ms: int, prompt_tokens: int) -> Request:
@@ -69,3 +72,17 @@ def test_the_command_writes_it(run: Run, tmp_path: Path, capsys: pytest.CaptureF
     assert says(capsys.readouterr().err, "option-not-applicable", "--detailed")
     assert main([*words[:4], "--metric-percentiles", "101"]) == 2
     assert says(capsys.readouterr().err, "value-invalid", "'101'")
+
+
+def test_a_run_says_which_figures_it_is_asked_for(run: Run, tmp_path: Path) -> None:
+    """Its own --percentile-metrics and --metric-percentiles: rows and columns of the closing table, and of the file."""
+    asked = {"output": {"percentile_metrics": ["ttft", "e2e"], "metric_percentiles": [50.0, 95.0]}}
+    (tmp_path / "run.json").write_text(
+        json.dumps({"schema_version": 1, "status": "done", "phases": [], "config": asked})
+    )
+    table = latencies(measure(load(tmp_path)))
+    assert [str(title) for title in table.columns] == ["ms", "mean", "P50", "P95", "max"]
+    assert [row[0] for row in cells(table, True)[1:]] == ["ttft", "e2e"] and all(len(row) == 5 for row in table.rows)
+    assert main(["export", str(tmp_path), "--format", "vllm", "-o", str(tmp_path / "r.json")]) == 0
+    found = {name for name in json.loads((tmp_path / "r.json").read_text()) if name.startswith("p")}
+    assert found == {"p50_ttft_ms", "p95_ttft_ms", "p50_e2el_ms", "p95_e2el_ms"}

@@ -1,0 +1,201 @@
+"""Spans of requests: what a line of OTLP has, by hand; read again by our own loader of traces; sent to a collector."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_run import real_run
+from refusals import raises_code, says
+from synthetic_run import KIND, MS, ORIGIN_NS, Request, write_workers
+
+from fastllmload.cli.main import main
+from fastllmload.export.otlp import endpoint_of, messages, rejected_of
+from fastllmload.records import layout
+from fastllmload.records.run import Run, load
+from fastllmload.workload.traces.formats import detect_format, read_call_graph
+
+OFFSET = 1_800_000_000_000_000_000 - ORIGIN_NS
+
+
+def request(number: int, session: int, turn: int, submit_ms: int, end_ms: int, ok: bool = True) -> Request:
+    submit, first, end = (ORIGIN_NS + ms * MS for ms in (submit_ms, submit_ms + 10, end_ms))
+    fields = {
+        "request": number, "session": session, "turn": turn, "phase": layout.MEASURE, "t_sched": submit - 2000,
+        "t_dispatch": submit - 1, "t_submit_start": submit - 1, "t_submit": submit, "t_headers": submit + 1, "t_any": first,
+        "t_first": first, "t_last": end - MS, "t_end": end, "t_end_user": end, "http_status": 200 if ok else 503,
+        "retry_after_ms": -1, "prompt_tokens": 40 + number, "completion_tokens": 3, "reasoning_tokens": -1,
+        "cached_tokens": 16 if turn else -1, "flags": layout.FLAG_STREAM | layout.FLAG_DONE, "events": 2,
+        "content_events": 2,
+        "status": layout.OK if ok else layout.HTTP_ERROR,
+    }  # fmt: skip
+    return Request(fields, [(first, KIND["content"], 1, 0), (end - MS, KIND["content"], 2, 0)])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A session of two requests, one of a single one, and a failure."""
+    write_workers(
+        tmp_path,
+        [
+            request(0, 0, 0, 0, 50),
+            request(1, 1, 0, 20, 90),
+            request(2, 0, 1, 250, 300),
+            request(3, 2, 0, 400, 410, ok=False),
+        ],
+    )
+    manifest = {
+        "schema_version": 1, "status": "done", "run_id": "r1", "phases": [],
+        "environment": {"clock_offset_ns": OFFSET}, "config": {"target": {"urls": ["http://10.0.0.1:8000"]}},
+        "target": {"urls": ["http://10.0.0.1:8000"], "model": "m", "endpoint_type": "openai-chat"},
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    return load(tmp_path)
+
+
+def spans_of(lines: bytes) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in lines.splitlines()]
+    return [
+        span
+        for each in found
+        for one in each["resourceSpans"]
+        for scope in one["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def named(span: dict[str, Any]) -> dict[str, Any]:
+    return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
+
+
+def test_spans_by_hand(run: Run) -> None:
+    around, *calls = spans_of(b"".join(messages(run)))
+    zero = 1_800_000_000_000_000_000
+    assert len(calls) == 4 and named(around)["gen_ai.operation.name"] == "invoke_agent"
+    assert (int(around["startTimeUnixNano"]), int(around["endTimeUnixNano"])) == (zero, zero + 300 * MS)
+    by_id = {named(span)["fastllmload.request_id"]: span for span in calls}
+    later = by_id["r1-1-2"]
+    assert (later["name"], later["kind"], later["traceId"]) == ("chat m", 3, around["traceId"])
+    assert later["parentSpanId"] == around["spanId"] == by_id["r1-1-0"]["parentSpanId"]
+    assert "parentSpanId" not in by_id["r1-1-1"] and by_id["r1-1-1"]["traceId"] != around["traceId"]
+    assert (int(later["startTimeUnixNano"]), int(later["endTimeUnixNano"])) == (zero + 250 * MS, zero + 300 * MS)
+    wanted = {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": "42", "gen_ai.usage.output_tokens": "3", "gen_ai.usage.cache_read.input_tokens": "16",
+        "server.address": "10.0.0.1", "server.port": "8000", "fastllmload.scheduled_delay_ns": "2000",
+    }  # fmt: skip
+    assert wanted.items() <= named(later).items()
+    assert {each["name"]: int(each["timeUnixNano"]) for each in later["events"]} == {
+        "fastllmload.first_token_of_any_kind": zero + 260 * MS,
+        "fastllmload.first_answer_token": zero + 260 * MS,
+        "fastllmload.last_answer_token": zero + 299 * MS,
+    }
+    failed = by_id["r1-1-3"]
+    assert failed["status"]["code"] == 2 and named(failed)["error.type"] == "http_error"
+    assert all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in calls)
+    assert len({span["spanId"] for span in calls}) == 4
+
+
+def test_our_own_loader_reads_them(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The calls, their tokens, times and sessions come back; the failed call is left out, as of any trace."""
+    path = tmp_path / "spans.jsonl"
+    assert main(["export", str(run.directory), "--format", "otel", "-o", str(path)]) == 0
+    assert detect_format(path) == "otel"
+    graph = read_call_graph("otel", path)
+    assert (len(graph.session_id), graph.input.tolist(), graph.output.tolist()) == (2, [40, 42, 41], [3, 3, 3])
+    assert graph.first_call.tolist() == [0, 2, 3] and graph.turn.tolist() == [0, 1, 0]
+    assert graph.start_recorded_ns.tolist() == [0, 250 * MS, 20 * MS]
+    assert graph.end_recorded_ns.tolist() == [50 * MS, 300 * MS, 90 * MS]
+    assert graph.wait_ns.tolist()[1] == 200 * MS and list(
+        zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True)
+    ) == [(0, 1)]
+    assert graph.cached_tokens is not None and graph.cached_tokens.tolist()[1] == 16
+
+
+def test_a_run_of_the_engine(tmp_path: Path) -> None:
+    """As many spans of requests as were measured, each within that of its conversation."""
+    run = load(real_run())
+    spans = spans_of(b"".join(messages(run)))
+    around = {span["spanId"]: span for span in spans if span["kind"] == 1}
+    calls = [span for span in spans if span["kind"] == 3]
+    inner = [(span, around[span["parentSpanId"]]) for span in calls if "parentSpanId" in span]
+    assert inner and all(
+        outer["traceId"] == span["traceId"]
+        and int(outer["startTimeUnixNano"]) <= int(span["startTimeUnixNano"])
+        and int(span["endTimeUnixNano"]) <= int(outer["endTimeUnixNano"])
+        for span, outer in inner
+    )
+    assert len(calls) == int((run.rows["phase"] == layout.MEASURE).sum())
+
+
+class Collector(HTTPServer):
+    """Keeps what it is sent; *answer* and *status* are its answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.taken: list[tuple[str, dict[str, str], bytes]] = []
+        self.status, self.answer = 200, b"{}"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers), body))
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(self.server.answer)))
+        self.end_headers()
+        self.wfile.write(self.server.answer)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    found = Collector()
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def test_sent_to_a_collector(
+    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b,x=1")
+    words = ["export", str(run.directory), "--format", "otel", "--to", collector.url]
+    assert main(words) == 0
+    ((path, headers, body),) = collector.taken
+    assert path == "/v1/traces" and headers["Content-Type"] == "application/json"
+    assert (headers["Api-Key"], headers["X"]) == ("a b", "1")
+    assert spans_of(body) == spans_of(b"".join(messages(run)))
+    capsys.readouterr()
+    collector.answer = b'{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}'
+    assert main(words) == 3
+    assert says(capsys.readouterr().err, "collector-refused", "2 spans", "too old")
+    collector.status = 404
+    assert main(words) == 3
+    assert says(capsys.readouterr().err, "collector-refused", "404")
+
+
+def test_refusals(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with raises_code("value-invalid", "'host:4318'"):
+        endpoint_of("host:4318")
+    assert endpoint_of("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
+    assert rejected_of(b"") is None and rejected_of(b"[]") is None
+    assert main(["export", str(run.directory), "--to", "http://c"]) == 2
+    assert says(capsys.readouterr().err, "option-not-applicable", "--to")
+    both = ["export", str(run.directory), "--format", "otel", "--to", "http://c", "-o", str(tmp_path / "x")]
+    assert main(both) == 2 and says(capsys.readouterr().err, "options-conflict", "--output")
