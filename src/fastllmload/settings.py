@@ -104,6 +104,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     least_output: int = 0  # smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another random stream of the seed, whose requests share nothing with the run's own
     prefix_stream: str | None = None  # random stream of the shared prefixes; None: the same
+    salt: int = 0  # other drawn words, at the same lengths and instants; 0: as drawn
 
     def usage_asked(self, name: str) -> dict[str, bool]:
         """{name: True} if every event of a stream is to report its usage; else {}."""

@@ -63,6 +63,7 @@ ORDER = (
     "quick",
     "search",
     "sweep",
+    "overhead",
     "procedure",
     "cli",
     "api",

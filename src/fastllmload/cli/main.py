@@ -49,6 +49,7 @@ fastllmload = LazyGroup(
             "fastllmload.cli.commands.search:search", "find the highest rate or concurrency at which objectives hold"
         ),
         "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "run each combination of options"),
+        "overhead": LazyCommand("fastllmload.cli.commands.overhead:overhead", "measure what a gateway adds"),
         "report": LazyCommand(
             "fastllmload.cli.commands.report:report", "report again on a run, procedure, search or sweep"
         ),

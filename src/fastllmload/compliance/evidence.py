@@ -34,7 +34,7 @@ from fastllmload.report.documents.subject import read_procedure as stored_proced
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
-OF_SEVERAL_RUNS = ("search.json", "sweep.json")
+OF_SEVERAL_RUNS = ("search.json", "sweep.json", "overhead.json")
 REPEATED = "runs.json"  # a test that was repeated: a procedure in each of its folders
 PLAN, SCHEDULE = "plan/plan.json", "plan/schedule.npy"
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # fields that a plan's record must have
@@ -306,10 +306,9 @@ def read(folder: Path) -> ComplianceEvidence:
         )
     for name in OF_SEVERAL_RUNS:
         if (folder / name).is_file():
-            what = name.removesuffix(".json")
             raise InputError(
                 "several-runs",
-                f"{folder} contains a {what}, which is not a test of the draft; judge one of the runs in "
+                f"{folder} contains {name}, which no test of the draft writes; judge one of the runs in "
                 f"{folder / 'levels'}",
             )
     return of_run(load(folder))

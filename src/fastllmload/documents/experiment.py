@@ -1,4 +1,7 @@
-"""What procedure.json, search.json, sweep.json and runs.json share: how it was started, warm-ups, hooks, levels, tables."""
+"""What the documents of experiments share: how it was started, warm-ups, hooks, levels, tables.
+
+They are procedure.json, search.json, sweep.json, overhead.json and runs.json.
+"""
 
 from __future__ import annotations
 
@@ -156,8 +159,8 @@ class LevelEntry(Document, frozen=True, kw_only=True):
     look: str | None = None  # which trial of its level; prose: allow, a key of the document
     level_value: Load = None  # the level of a search
     cascading: bool | None = None  # sending was stopped by `--stop-on-failures` (IETF 7.4)
-    cell: dict[str, str] | None = None  # the varied options of a sweep
-    repetition: int | None = None  # of the cell, from 0
+    cell: dict[str, str] | None = None  # the varied options of a sweep; of an overhead the way
+    repetition: int | None = None  # of the cell, or number of the pair, from 0
 
     @property
     def counts(self) -> bool:
@@ -238,7 +241,7 @@ class ExperimentDocument(Document, frozen=True, kw_only=True):
 
     schema_version: int | None = None
     tool: Tool = Tool()
-    procedure: str = ""  # name of the test; search or sweep
+    procedure: str = ""  # name of the test; search, sweep or overhead
     status: str = ""  # running, done, interrupted or failed
     command: Annotated[tuple[str, ...] | str | None, field("", Reveals.NAME)] = None  # None: from Python
     started_utc: str = ""  # first start

@@ -237,8 +237,8 @@ def coarse(value: Any) -> Any:
 
 MODEL_FILES = (".gguf", ".bin", ".safetensors", ".json")
 COMMANDS = frozenset(
-    ("fastllmload", "run", "quick", "procedure", "search", "sweep", "ttft", "throughput", "tradeoff", "itl", "capacity",
-     "fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")
+    ("fastllmload", "run", "quick", "procedure", "search", "sweep", "overhead", "ttft", "throughput", "tradeoff", "itl",
+     "capacity", "fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")
 )  # fmt: skip
 # Options of a command line whose values reveal nothing
 PUBLIC_OPTIONS = frozenset(

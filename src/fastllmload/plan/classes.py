@@ -99,7 +99,9 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
         settings,
         target=target,
         load=load,
-        workload=msgspec.structs.replace(one.workload, continuous_usage=usage, stream=stream),
+        workload=msgspec.structs.replace(
+            one.workload, continuous_usage=usage, stream=stream, salt=settings.workload.salt
+        ),
         behaviour=one.behaviour,
         classes=(),
     )

@@ -1,4 +1,4 @@
-"""Renders the reports of searches, sweeps and repeated tests again from their folders, also if they were killed."""
+"""Renders the reports of searches, sweeps, overheads and repeated tests again from their folders, also after a kill."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 from fastllmload.errors import InputError
 from fastllmload.experiment.saved_report import SavedReport
+from fastllmload.overhead import report as overhead_report
 from fastllmload.procedure import runs_report
 from fastllmload.search import report as search_report
 from fastllmload.sweep import report as sweep_report
 
 FORMS = ("terminal", "markdown", "html", "json")
-REPORTS: tuple[SavedReport[Any], ...] = (search_report.REPORT, sweep_report.REPORT, runs_report.REPORT)
+REPORTS: tuple[SavedReport[Any], ...] = (
+    search_report.REPORT, sweep_report.REPORT, overhead_report.REPORT, runs_report.REPORT
+)  # fmt: skip
 
 
 def saved_report(folder: Path, form: str, redact: bool = False) -> str | None:

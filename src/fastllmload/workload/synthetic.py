@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol
 
@@ -22,6 +22,9 @@ from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.workload.lengths import Lengths, RandomStream
 
 BATCH_TOKENS = 1 << 17  # drawn numbers of one batch, which is stitched and hashed while it is in the CPU cache
+
+
+SALT_STRIDE = 1_009  # numbers between two salts: more than have the same word (`content.words`)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,13 @@ class Batch:
         for size in self.prompt.tolist():
             yield self.drawn[at : at + size]
             at += size
+
+
+def salted(batches: Iterator[Batch], salt: int, span: int) -> Iterator[Batch]:
+    """*batches* with other numbers below *span* for another *salt*: no two salts give prompts that begin alike."""
+    shift = np.uint32(salt * SALT_STRIDE % span)
+    for batch in batches:
+        yield batch if salt == 0 else replace(batch, drawn=(batch.drawn + shift) % np.uint32(span))
 
 
 class Shape(Protocol):

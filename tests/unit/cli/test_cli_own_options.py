@@ -9,6 +9,7 @@ import pytest
 from refusals import says
 
 from fastllmload.cli.main import main
+from fastllmload.overhead import run as overhead_run
 from fastllmload.procedure import run
 from fastllmload.search import run as search_run
 from fastllmload.sweep import run as sweep_run
@@ -27,6 +28,7 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(run, "run_procedure", keep)
     monkeypatch.setattr(search_run, "run_search", keep)
     monkeypatch.setattr(sweep_run, "run_sweep", keep)
+    monkeypatch.setattr(overhead_run, "run_overhead", keep)
     return found
 
 
@@ -74,3 +76,40 @@ def test_what_the_file_has_wrong_is_one_sentence(
 ) -> None:
     assert main([*words, "--config", config(tmp_path, text)]) == 2
     assert says(capsys.readouterr().err, *said)
+
+
+def test_an_overhead_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    """Both ways are the URLs of the run, so that their secrets and TLS options are treated as there."""
+    text = 'direct = "http://a:1"\nthrough = ["https://b:2", "https://c:3"]\npairs = 6\nrate = 5\ninsecure = true\n'
+    assert main(["overhead", "--config", config(tmp_path, text), "--fail-if", "p99_ttft_ms > +2ms"]) == 0
+    settings, direct, through, _, terms, _ = conducted[0]
+    assert (direct, through) == (("http://a:1",), ("https://b:2", "https://c:3"))
+    assert settings.target.urls == (*direct, *through) and settings.load.duration == 10.0
+    assert terms.pairs == 6 and [gate.limit for gate in terms.gates] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--direct", "http://a:1"], ("option-missing", "--through")),
+        (["--through", "http://a:1"], ("option-missing", "--direct")),
+        (["--direct", "http://a:1", "--through", "b c"], ("url-invalid", "--through")),
+        (
+            ["--direct", "http://a:1", "--through", "http://b:1", "--url", "http://c:1"],
+            ("option-not-applicable", "--url"),
+        ),
+        (["--direct", "http://a:1", "--through", "http://b:1", "http://c:1"], ("option-not-applicable", "--url")),
+        (["--direct", "http://a:1", "--through", "http://b:1", "--pairs", "5"], ("value-out-of-range", "write 6")),
+        (["--direct", "http://a:1", "--through", "http://b:1", "--pairs", "2"], ("value-out-of-range", "4 to 100")),
+        (["--direct", "http://a:1", "--through", "http://b:1", "--fail-if", "p99"], ("gate-invalid", "'p99'")),
+    ],
+)
+def test_an_overhead_without_two_ways_is_refused(
+    conducted: list[tuple[Any, ...]],
+    arguments: list[str],
+    why: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["overhead", "--rate", "5", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says(said, *why) and said.count("\n") == 1 and conducted == []

@@ -16,7 +16,7 @@ import pytest
 
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import read_curve
-from fastllmload.cli.commands import quick, search, sweep
+from fastllmload.cli.commands import overhead, quick, search, sweep
 from fastllmload.cli.main import fastllmload
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options import procedure
@@ -85,6 +85,7 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     search.width: (("5%", "5 %"), ("1k", "1000")),
     search.trial_count: (("3", "3e0"),),
     search.levels: (("12", "1.2e1"),),
+    overhead.pair_count: (("12", "1.2e1"),),
     search.confidence: (("95%", "0.95"),),
 }  # fmt: skip
 SPECIFIC: dict[str, Pairs] = {"objective": (("attainment:90%", "attainment:0.9"),)}  # options of free text
@@ -111,6 +112,7 @@ OWN_OPTIONS = (
     *search.OWN,
     *search.GENERAL,
     *sweep.OWN,
+    *overhead.OWN,
     *quick.OWN,
     *procedure.COMMON,
     *sum(procedure.TESTS.values(), ()),
@@ -118,7 +120,8 @@ OWN_OPTIONS = (
 ALL = (*OPTIONS, *OWN_OPTIONS)
 # Fields of RunSettings that no option sets with a text of its own.
 DERIVED = {"load.warmup_requests", "load.warmup_tokens", "load.warmup_seconds", "load.rate", "load.rate_curve",
-           "workload.least_output", "workload.stream", "workload.prefix_stream", "output.plan_urls"}  # fmt: skip
+           "workload.least_output", "workload.salt", "workload.stream", "workload.prefix_stream",
+           "output.plan_urls"}  # fmt: skip
 
 
 def choices(parser: Callable[[str], Any] | None) -> bool:

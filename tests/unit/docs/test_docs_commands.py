@@ -36,6 +36,7 @@ NOT_OURS = {"pip", "duckdb", "jq"}
 PARSED = {
     "search",
     "sweep",
+    "overhead",
     "procedure",
     "calibrate",
     "simulate",

@@ -15,6 +15,7 @@ from refusals import raises_code
 from slot_runs import SlotTarget, without_target
 from slot_server import SlotServer
 
+from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import Interrupted
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
@@ -22,6 +23,8 @@ from fastllmload.experiment.ending import ALL, ignore_signals
 from fastllmload.experiment.journal import DONE, INTERRUPTED, Journal
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_rate
+from fastllmload.overhead import run as overhead_run
+from fastllmload.overhead.run import OverheadTerms, run_overhead
 from fastllmload.procedure import run
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest
 from fastllmload.procedure.repeat import run_repeatedly
@@ -41,6 +44,11 @@ def search(folder: Path) -> int:
 
 def sweep(folder: Path) -> int:
     return run_sweep([Combination((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
+
+
+def overhead(folder: Path) -> int:
+    urls = BASE.target.urls
+    return run_overhead(BASE, urls, urls, None, OverheadTerms(folder, pairs=4, settle_s=0), QUIET)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +76,7 @@ def procedure(folder: Path) -> int:
 MADE = {
     "search": (search, ("search.json", "search.md", "search.html")),
     "sweep": (sweep, ("sweep.json", "sweep.md", "sweep.html")),
+    "overhead": (overhead, ("overhead.json", "overhead.md", "overhead.html")),
     "procedure": (
         procedure,
         ("run-1/procedure.json", "run-1/procedure.md", "run-1/procedure.html", "runs.json", "runs.md", "runs.html"),
@@ -110,6 +119,7 @@ def test_a_signal_after_the_final_status(
     monkeypatch.setattr(Journal, "put", struck)
     monkeypatch.setattr(experiment, "execute", target.execute if status == DONE else stopped)
     monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: False)
+    monkeypatch.setattr(overhead_run, "preflight", lambda *_: Preflight(model="m"))
     if status == DONE:
         made(tmp_path / "p")
     else:

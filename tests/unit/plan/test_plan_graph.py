@@ -288,3 +288,17 @@ def test_a_conversation_is_continued_after_its_last_reply_only(tmp_path, context
         InputError, match="call z of the trace continues a conversation whose last reply it does not wait"
     ):
         planned(tmp_path / "bodies", build_graph("test", "0" * 64, calls), 1)
+
+
+@pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions"])
+def test_a_salt_changes_the_words_and_not_what_prompts_share(tmp_path, endpoint):
+    """Of two salts no prompt begins alike; tokens, sessions and shared blocks are the same."""
+    tokens, found = [], []
+    for salt in (0, 3):
+        found.append(planned(tmp_path / f"{salt}", blocks_graph(), 2, endpoint, salt=salt))
+        bodies = [json.loads(body) for body in bodies_of(tmp_path / f"{salt}", found[-1])]
+        texts = [one["prompt"] if "prompt" in one else one["messages"][0]["content"] for one in bodies]
+        tokens.append([load_tokenizer("cl100k_base").encode(text) for text in texts])
+    assert found[0].input_tokens.tolist() == found[1].input_tokens.tolist() == [len(one) for one in tokens[1]]
+    assert common(tokens[1][0], tokens[1][1]) == 16 and common(tokens[1][0], tokens[1][2]) == 32
+    assert all(common(one, other) == 0 for one in tokens[0] for other in tokens[1])

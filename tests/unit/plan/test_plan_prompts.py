@@ -328,3 +328,22 @@ def test_a_description_is_read_as_it_was_written(tmp_path, workload, entries):
     written = json.loads((plan.directory / "plan.json").read_text())["description"]
     assert list(undeclared(written, PlanDescription)) == []
     assert json.dumps(plain(plan.description), sort_keys=True) == json.dumps(written, sort_keys=True)
+
+
+@pytest.mark.parametrize("form", ["words", "text", "ids"])
+@pytest.mark.parametrize("more", [{}, {"prefix_len": 32}, {"turns": "3"}])
+def test_a_salt_gives_other_prompts_of_the_same_lengths(tmp_path, form, more):
+    """No two salts share the beginning of a prompt, so a prefix cache finds nothing of one in another."""
+    if more.get("turns") and form != "words":
+        pytest.skip("conversations are of words")
+    endpoint = "openai-completions" if form == "ids" else "openai-chat"
+    plans = [
+        planned(tmp_path / f"{salt}", endpoint=endpoint, prompt_form=form, salt=salt, **more) for salt in (0, 1, 7)
+    ]
+    lengths = [plan.requests for plan in plans]
+    assert lengths[0] == lengths[1] == lengths[2]
+    assert (plans[0].t_start == plans[1].t_start).all()
+    starts = [{str(prompt)[:40] for prompt in prompts(plan)} for plan in plans]
+    assert not starts[0] & starts[1] and not starts[0] & starts[2] and not starts[1] & starts[2]
+    if form != "text":
+        assert (plans[0].input_tokens == plans[1].input_tokens).all()

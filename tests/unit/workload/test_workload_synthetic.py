@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
-from fastllmload.workload.synthetic import BATCH_TOKENS, Independent, Prefixes, Quota, Synthetic
+from fastllmload.workload.synthetic import BATCH_TOKENS, Independent, Prefixes, Quota, Synthetic, salted
 
 SPAN = 100_256
 UNIFORM = Uniform(128, 512), Uniform(64, 256)
@@ -124,3 +124,18 @@ def test_shared_prefixes():
     assert counts.min() > 300
     again = list(requests(Synthetic(Independent(*UNIFORM), SPAN, 42, Prefixes(30, 5, SPAN, "42/prefix")), Quota(2000)))
     assert shared == again
+
+
+@pytest.mark.parametrize("span", [SPAN, 200])
+def test_salts_change_every_word_and_no_length(span):
+    """Shared prefixes stay shared within a salt; the number of any place differs between two salts."""
+    made = []
+    for salt in range(40):
+        drawn = Synthetic(Independent(*UNIFORM), span, 42, Prefixes(16, 2, span, "p"))
+        made.append(list(salted(drawn.batches(Quota(20)), salt, span)))
+    for one in made[1:]:
+        for mine, first in zip(one, made[0], strict=True):
+            assert (mine.prompt == first.prompt).all() and (mine.output == first.output).all()
+            assert mine.drawn.max() < span and (mine.drawn != first.drawn).all()
+    firsts = np.array([[batch.drawn[0] for batch in one] for one in made])
+    assert len(np.unique(firsts[:, 0])) == 40

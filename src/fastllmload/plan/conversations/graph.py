@@ -364,14 +364,14 @@ class GraphSessions:
     def _table(self, ids: bool) -> WordTable:
         if ids:
             assert self._tokenizer is not None
-            return id_table(self._tokenizer)
+            return id_table(self._tokenizer).salted(self.workload.salt)
         if self.workload.prompt_form != "words":
             raise InputError(
                 "option-not-applicable",
                 f"--prompt-form {self.workload.prompt_form}: the blocks of a trace are made of words or of token ids; use "
                 "--prompt-form words or ids",
             )
-        return text_table(self._tokenizer)
+        return text_table(self._tokenizer).salted(self.workload.salt)
 
     # -- prompts of messages ------------------------------------------------------------------------------------------
 
@@ -435,7 +435,7 @@ class GraphSessions:
                 yield filler.text(max(1, int(self._graph.input[call]))).decode().lstrip(" ")
 
     def _words(self, stream: str) -> tuple[list[bytes], str]:
-        table = text_table(self._tokenizer)
+        table = text_table(self._tokenizer).salted(self.workload.salt)
         return [table.word(number) for number in range(table.span)], f"{self._origin}/{stream}"
 
     def describe(self) -> WorkloadDescription:

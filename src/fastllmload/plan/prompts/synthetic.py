@@ -26,7 +26,7 @@ from fastllmload.workload.fairness import MIXES, Classes
 from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
 from fastllmload.workload.replay import Replay
 from fastllmload.workload.request import DatasetRequest
-from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, Shape, Synthetic
+from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, Shape, Synthetic, salted
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, describe_trace
 
@@ -68,10 +68,11 @@ class SyntheticPrompts:
     def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
         if self.trace is not None:
             self._replay = Replay(self.trace, span, self._seed)
-            return with_least_output(self._replay.batches(quota), self.workload.least_output)
-        assert self._shape is not None
-        drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._fixed)
-        return with_least_output(drawn.batches(quota), self.workload.least_output)
+            drawn = self._replay.batches(quota)
+        else:
+            assert self._shape is not None
+            drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._fixed).batches(quota)
+        return with_least_output(salted(drawn, self.workload.salt, span), self.workload.least_output)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         bodies = self._write(path, quota, endpoint, model)

@@ -80,7 +80,7 @@ def host_numbers(document: RunDocument, names: Sequence[str]) -> tuple[int, ...]
 
 
 PROCEDURE = "procedure.json"
-SEARCHES = ("search.json", "sweep.json")
+SEARCHES = ("search.json", "sweep.json", "overhead.json")
 PROCEDURE_VERSION = 1
 ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")  # findings that name a level's load
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit
-from fastllmload.workload.synthetic import Batch
+from fastllmload.workload.synthetic import SALT_STRIDE, Batch
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, Bundled, Tokenizer
 
 IETF_SPAN = 100_256  # the ids of IETF A.1.4: randint(0, 100255), the ordinary ids of cl100k_base
@@ -76,6 +76,11 @@ class WordTable:
         return replace(
             self, closing=json.dumps(text, ensure_ascii=False).encode()[1:], suffix=text, suffix_tokens=tokens
         )
+
+    def salted(self, salt: int) -> WordTable:
+        """The table for prompts of another *salt* (`workload.synthetic.salted`)."""
+        shift = salt * SALT_STRIDE % self.span
+        return replace(self, words=np.roll(self.words, -shift), first=np.roll(self.first, -shift)) if salt else self
 
     def word(self, number: int, *, first: bool = False) -> bytes:
         entry = int((self.first if first else self.words)[number])

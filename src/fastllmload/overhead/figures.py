@@ -1,0 +1,151 @@
+"""The figures of runs both ways, and what the way through adds to each. The pair of runs is the unit.
+
+A pair is one run each way, of requests with the same lengths at the same instants. *added* is the mean of the pairs'
+differences: for a mean of latencies the delay that the gateway adds to a request on average, for a percentile the
+difference of that percentile of both ways (not the percentile of the delay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from fastllmload.compare.between import change_between
+from fastllmload.compare.change import Change, undecided
+from fastllmload.compare.comparison import Comparison, Row, measured, only_bounded, with_holm
+from fastllmload.compare.figure import (
+    OF_REASONING,
+    OTHER_NAMES,
+    STATISTICS,
+    ComparedFigure,
+    figure_of,
+    gaps_of,
+    has_gaps,
+    known_names,
+    parsed,
+)
+from fastllmload.compare.side import Side
+from fastllmload.documents.overhead import AddedFigure
+from fastllmload.documents.run import RunDocument
+from fastllmload.errors import InputError
+
+USUAL = (
+    *(f"{statistic}_ttft_ms" for statistic in ("mean", "p50", "p90", "p99")),
+    *(f"{statistic}_{metric}_ms" for metric in ("tpot", "itl", "e2e") for statistic in ("mean", "p50", "p99")),
+    "output_tok_s",
+    "req_s",
+    "success_rate",
+)
+CONNECTIONS = (
+    ComparedFigure("p50_connect_ms", "rtt_ms", "p50", "ms"),
+    ComparedFigure("p50_handshake_ms", "handshake_ms", "p50", "ms"),
+)
+FEWEST = 2  # pairs from which there is an interval
+LATENCIES = (
+    "ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttfb", "ttfb_sched", "tpot", "tpot_any", "itl", "e2e", "e2e_sched",
+    "gen_duration", "jitter", "max_pause",
+)  # fmt: skip
+VALUES = ("output_tok_s", "req_s", "input_tok_s", "success_rate", "completion_rate", "fail_rate", "request_goodput")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """InputError for a figure that is not compared; before anything is measured."""
+    for name in names:
+        statistic, metric, _ = parsed(name)
+        if OTHER_NAMES.get(name, name) not in VALUES and (statistic is None or metric not in LATENCIES):
+            shown = f"a statistic of {', '.join(LATENCIES)}, such as p95_ttft_ms; {', '.join(VALUES)}"
+            raise InputError("figure-unknown", f"{name!r} is not a figure of an overhead; write {shown}")
+
+
+def overhead_of(direct: Side, through: Side, names: Sequence[str], also: Sequence[str]) -> Comparison:
+    """Run k of *direct* and run k of *through* are a pair. *names*: see `check_names`."""
+    documents = [*direct.documents, *through.documents]
+    figures = [named(name, documents[0]) for name in names] or usual(documents)
+    figures += [figure for name in also if (figure := named(name, documents[0])) not in figures]
+    rows = [row_of(figure, direct, through) for figure in figures]
+    return Comparison(direct, through, "paired", with_holm(rows), [], {}, notes(direct, through))
+
+
+def named(name: str, document: RunDocument) -> ComparedFigure:
+    """The figure *name*; one without a value where the runs do not have it, as TTFT of embeddings."""
+    try:
+        return figure_of(name, document)
+    except InputError:
+        statistic, metric, unit = parsed(name)
+        return ComparedFigure(name, metric or name, STATISTICS.get(statistic or ""), unit or "ms")
+
+
+def usual(documents: Sequence[RunDocument]) -> list[ComparedFigure]:
+    """The usual figures that every run has."""
+    more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
+    have = known_names(documents[0])
+    figures = [figure_of(name, documents[0]) for name in (*USUAL, *more) if name in have]
+    return [each for each in (*figures, *CONNECTIONS) if all(each.value(one) is not None for one in documents)]
+
+
+def row_of(figure: ComparedFigure, direct: Side, through: Side) -> Row:
+    a, b = measured(figure, direct), measured(figure, through)
+    open_ended = only_bounded(figure, direct, through)
+    if a.value is None or b.value is None:
+        change = undecided(a.value, b.value, "a run has no such value")
+    elif open_ended is not None:
+        change = undecided(None, None, open_ended)
+    elif len(a.runs) < FEWEST:
+        change = undecided(a.value, b.value, "one pair does not show how the difference varies")
+    else:
+        x, y = ([value for value in side.runs if value is not None] for side in (a, b))
+        change = within_clocks(figure, direct, through, change_between(x, y, "paired", range(len(x))))
+    return Row(figure, a, b, change)
+
+
+def within_clocks(figure: ComparedFigure, direct: Side, through: Side, change: Change) -> Change:
+    """*change*, widened by the mean bounds of the runs' times; unchanged where a run does not have them."""
+    bounds = [
+        [found for one in side.documents if (found := figure.clocks(one)) is not None] for side in (direct, through)
+    ]
+    value = figure.value(direct.first.document)
+    if value is None or any(len(found) < len(direct.runs) for found in bounds):
+        return change
+    (below, above), (new_below, new_above) = ([fmean(ends) for ends in zip(*found, strict=True)] for found in bounds)
+    return change.measured_within(new_below + above, new_above + below, value)
+
+
+def notes(direct: Side, through: Side) -> list[str]:
+    """Caveats: the client's verdicts, gaps that are not comparable, requests that failed."""
+    found = []
+    for side in (direct, through):
+        doubtful = [run.verdict for run in side.runs if run.verdict != "valid"]
+        if doubtful:
+            each = " and ".join(f"{verdict} in {doubtful.count(verdict)}" for verdict in dict.fromkeys(doubtful))
+            found.append(f"the client's certificate is {each} of {len(side.runs)} runs {side.name}")
+    kinds = [sorted({gaps_of(one) for one in side.documents if has_gaps(one)}) for side in (direct, through)]
+    if kinds[0] != kinds[1] and all(kinds):
+        found.append(
+            f"tokens come otherwise through the gateway: gaps are {', '.join(kinds[0])} directly and "
+            f"{', '.join(kinds[1])} through it (spec/metrics 3.4), so the values of itl are not comparable"
+        )
+    return found
+
+
+def added_figures(comparison: Comparison) -> dict[str, AddedFigure]:
+    return {row.figure.name: added(row) for row in comparison.rows}
+
+
+def added(row: Row) -> AddedFigure:
+    change, clocks = row.change, row.change.clocks or (0.0, 0.0)
+    pairs = zip(row.base.runs, row.new.runs, strict=True)
+    ends = change.interval
+    return AddedFigure(
+        unit=row.figure.unit,
+        higher_is_better=row.figure.higher_is_better,
+        direct=row.base.value,
+        through=row.new.value,
+        added=change.difference,
+        interval=ends,
+        by_chance=None if ends is None else (ends[0] + clocks[0], ends[1] - clocks[1]),
+        clocks=change.clocks,
+        by_pair=tuple(new - base for base, new in pairs if base is not None and new is not None),
+        p_holm=change.p_holm,
+        result=row.result,
+        why_not=change.why_not,
+    )

@@ -1,0 +1,101 @@
+"""What a proxy of known delay adds, measured by the command and compared with what the proxy itself noted.
+
+`bench/statistical/overhead_coverage.py` counts how often the interval contains the truth; here are a few trials.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from commands import command
+from refusals import says
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
+
+from overhead_coverage import Trial, measured, proxied
+
+TRIES = 3  # an interval of 95 % misses by chance
+BOTH = ("mean_ttft_ms", "mean_e2e_ms")
+SHORT = [
+    "--pairs",
+    4,
+    "--settle",
+    0,
+    "--rate",
+    20,
+    "--duration",
+    1,
+    "--isl",
+    64,
+    "--osl",
+    4,
+    "--warmup",
+    4,
+    "--ui",
+    "none",
+]
+
+
+@pytest.mark.parametrize("delay_ms", [1.0, 5.0])
+def test_the_interval_contains_what_the_proxy_added(tmp_path: Path, delay_ms: float) -> None:
+    """In the mean of TTFT and of the end-to-end latency; and the gateway's 5 ms are seen as such."""
+    trials: list[Trial] = []
+    while len(trials) < TRIES:
+        number = len(trials)
+        trials.append(measured(tmp_path / f"{number}", delay_ms, 4, 1.0, 40.0, number))
+        one = trials[-1]
+        assert one.exit_code == 0, one.said
+        assert all(one.truth[figure] >= delay_ms for figure in BOTH), "the proxy held each request at least that long"
+        if all(map(one.contains, BOTH)):
+            break
+    else:
+        pytest.fail(
+            "; ".join(f"{one.truth} against {[one.added[figure]['interval'] for figure in BOTH]}" for one in trials)
+        )
+
+
+def test_a_gate_on_what_a_gateway_adds_fails(tmp_path: Path) -> None:
+    """50 ms are far above what a busy host does by chance."""
+    found = measured(tmp_path / "m", 50.0, 4, 1.0, 20.0, 1, "--fail-if", "p50_ttft_ms > +10ms")
+    assert found.exit_code == 1 and "FAILED" in found.said
+    assert found.added["p50_ttft_ms"]["result"] == "worse"
+
+
+def test_no_run_finds_a_prompt_of_another_in_the_cache(tmp_path: Path) -> None:
+    """An engine with a prefix cache reports no cached token in any run; shared prefixes of one run are found in it."""
+    with SimulatorProcess(SimulatorOptions()) as engine, proxied(engine.port, 0.0, tmp_path / "log.npy") as url:
+        ways = ["--direct", engine.url, "--through", url]
+        for name, more in (("own", []), ("shared", ["--prefix-len", 64])):
+            done = command("overhead", *ways, *SHORT, *more, "-o", tmp_path / name)
+            assert done.returncode == 0, done.stderr
+    shares = {
+        name: [
+            json.loads(path.read_text())["metrics"]["cached_prompt_share"]["value"]
+            for path in sorted((tmp_path / name).glob("levels/*/run.json"))
+        ]
+        for name in ("own", "shared")
+    }
+    assert len(shares["own"]) == 8 and set(shares["own"]) == {0.0}
+    assert all(0.3 < share < 0.5 for share in shares["shared"])
+
+
+def test_two_ways_to_different_models_are_refused(tmp_path: Path) -> None:
+    """Both are named, and nothing is written."""
+    one, other = (SimulatorProcess(SimulatorOptions(model=name)) for name in ("first", "second"))
+    with one, other:
+        done = command("overhead", "--direct", one.url, "--through", other.url, *SHORT, "-o", tmp_path / "o")
+    assert done.returncode == 2 and says(done.stderr, "model-not-offered", other.url, "'first'")
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_gateway_that_does_not_answer_is_refused_before_the_first_run(tmp_path: Path) -> None:
+    with SimulatorProcess(SimulatorOptions()) as engine:
+        gone = "http://127.0.0.1:9"
+        done = command("overhead", "--direct", engine.url, "--through", gone, *SHORT, "-o", tmp_path / "o")
+    assert done.returncode == 3 and gone in done.stderr and not (tmp_path / "o").exists()
