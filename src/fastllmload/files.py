@@ -23,7 +23,10 @@ from typing import IO, Any, BinaryIO
 
 import msgspec
 
+from fastllmload.errors import InputError
+
 LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is read into memory
+LARGEST_KEY_FILE = 64 << 10  # no server takes a longer header
 LARGEST_DATASET = 8 << 30
 LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
 AT_ONCE = 1 << 20
@@ -119,6 +122,26 @@ def check_npy_head(file: IO[bytes]) -> None:
 def read_text(path: str | Path, most: int = LARGEST_OPTION, encoding: str = "utf-8") -> str:
     """The same as text. UnicodeDecodeError when it is not text in this encoding."""
     return read_bounded(path, most).decode(encoding)
+
+
+def key_in(path: str, option: str) -> str:
+    """The key on the first line of the file that *option* names. InputError without a usable one."""
+    where = f"{option} {path}"
+    try:
+        key = (read_text(path, LARGEST_KEY_FILE).splitlines() or [""])[0].strip()
+    except OSError as error:
+        raise InputError("file-unreadable", f"{where} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError("api-key-invalid", f"{where} is not text; put the key on its first line") from None
+    return usable_key(key, where)
+
+
+def usable_key(key: str, where: str) -> str:
+    if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
+        raise InputError(
+            "api-key-invalid", f"{where} has no usable key: it is empty or has characters that no header may carry"
+        )
+    return key
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -117,6 +117,15 @@ def url_secrets(url: str) -> list[str]:
     return [secret for secret in found if secret != ""]
 
 
+def request_secrets(text: str) -> list[str]:
+    """The password in `METHOD URL`, and the values of secret fields in its query."""
+    parts = urlsplit(text.rpartition(" ")[2])
+    fields = (pair.partition("=")[::2] for pair in parts.query.split("&"))
+    return [
+        found for found in (parts.password or "", *(value for name, value in fields if secret_field(name))) if found
+    ]
+
+
 def class_secrets(text: str) -> list[str]:
     """Secrets of a class given as text, also when it cannot be parsed: the message that rejects it must not contain them."""
     try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
-    "Client", "Hosts", "Load", "Output", "RunSettings", "SessionIdentity", "Target", "Telemetry", "TrafficClass",
-    "UserBehavior", "Workload",
+    "Client", "Hosts", "Load", "Output", "RunSettings", "ServerControl", "SessionIdentity", "Target", "Telemetry",
+    "TrafficClass", "UserBehavior", "Workload",
 ]  # fmt: skip
 DEFAULT_ENDPOINT = "openai-chat"
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")  # of the environment; no process that a run starts has them
 PROMPT_FORMS = ("words", "text", "ids", "native")
+CONTROL_VERBS = ("reset-cache", "flush", "profile", "sleep", "wake")
+CONTROLLED = ("vllm", "sglang", "tensorrt-llm", "dynamo")  # kinds of servers, of engine/control/servers.toml
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +217,15 @@ class SessionIdentity(msgspec.Struct, frozen=True, kw_only=True):
     end: str | None = None  # METHOD URL that ends a session, a template
 
 
+class ServerControl(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of servers between the warm-up and the measurement."""
+
+    between: tuple[str, ...] = ()  # of CONTROL_VERBS, or METHOD URL, in this order
+    server: str | None = None  # whose routes, of CONTROLLED; None: as their metrics pages say
+    replicas: tuple[str, ...] = ()  # URLs of the engines; empty: the targets
+    admin_key_file: str | None = None  # whose first line is the key of these requests; None: the API key
+
+
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. The API key is deliberately not in here: it is passed separately, as `Secret`, and never stored."""
 
@@ -227,6 +238,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     behaviour: UserBehavior = UserBehavior()
     hosts: Hosts = Hosts()
     session: SessionIdentity = SessionIdentity()
+    control: ServerControl = ServerControl()
     classes: tuple[TrafficClass, ...] = ()  # request classes; empty: none
 
 

@@ -19,17 +19,20 @@ from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.comparison import SideFigure
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, coded
 from fastllmload.host.probe import is_loopback
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import load
+from fastllmload.report.text.control import changed_texts
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import quantity
 from fastllmload.report.text.tokens import alone_text, legend, reasoned
+from fastllmload.report.text.verdict import special_states
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
 FIRST_TOKEN = ("ttft", "ttft_sched", "ttft_any")
+SHOWN = 5  # keys of pages of servers in a note
 LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps was late
 
 
@@ -284,6 +287,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
     notes += [f"{run.folder}: {text}" for run in own for text in doubt_texts(run.document)]
+    notes += server_notes(base, new)
     notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
     shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
@@ -311,6 +315,20 @@ def foreign_notes(base: Side, new: Side) -> Iterator[str]:
         )
     if found and len(found) < len(base.runs) + len(new.runs):
         yield f"{tools} counts all requests of its measurement; ours are those submitted in the window"
+
+
+def server_notes(base: Side, new: Side) -> list[str]:
+    """Notes on servers that say other things of themselves on both sides, changed during a run, or were profiled."""
+    runs = [run for run in (*base.runs, *new.runs) if run.foreign is None]
+    differing = [key for key in manifest_diff([base, new]) if key.startswith("server/")]
+    notes = [f"{run.folder}: {headline}" for run in runs for headline in special_states(run.document)]
+    notes += [f"{run.folder}: {text}" for run in runs for text in changed_texts(run.document)]
+    if differing:
+        more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+        listed = ", ".join(differing[:SHOWN])
+        sentence = f"the servers of both sides say different things of themselves: {listed}{more}"
+        notes.append(coded("server-differs", sentence))
+    return notes
 
 
 def reasoning_notes(base: Side, new: Side) -> list[str]:

@@ -17,6 +17,7 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.pace import FIXED
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE, load, read_document
+from fastllmload.records.server_info import flat, read
 
 SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
 PER_RUN = {  # entries that differ between any two runs
@@ -175,12 +176,34 @@ def distinct_names(sides: list[Side]) -> list[Side]:
 
 def manifest_diff(sides: list[Side]) -> dict[str, tuple[str, ...]]:
     """Differences between the sides other than the workload: of each entry of run.json its values by side, as text."""
-    flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
-    keys = sorted({key for runs in flat for run in runs for key in run} - PER_RUN)
     if any(side.foreign is not None for side in sides):
+        flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
         keys = list(FOREIGN_ENTRIES)
+    else:
+        said = {run.folder: server_entries(run) for side in sides for run in side.runs}
+        common = set.intersection(*map(set, said.values()))  # pages that the servers of all runs have
+        flat = [
+            [
+                dict(_entries(run.document))
+                | {key: text for page in common for key, text in said[run.folder][page].items()}
+                for run in side.runs
+            ]
+            for side in sides
+        ]
+        keys = sorted({key for runs in flat for run in runs for key in run} - PER_RUN)
     found = {key: tuple(" or ".join(sorted({run.get(key, "-") for run in runs})) for runs in flat) for key in keys}
     return {key: by_side for key, by_side in found.items() if len(set(by_side)) > 1}
+
+
+def server_entries(run: RunRecord) -> dict[str, dict[str, str]]:
+    """What the servers of *run* said of themselves before it, by page and key; values of several servers are joined."""
+    info = read(run.folder)
+    found: dict[str, dict[str, set[str]]] = {}
+    for pages in {} if info is None else info.steady(info.before).values():
+        for page, content in pages.items():
+            for key, text in flat(content):
+                found.setdefault(page, {}).setdefault(f"server{page.partition('?')[0]}.{key}", set()).add(text)
+    return {page: {key: " or ".join(sorted(texts)) for key, texts in keys.items()} for page, keys in found.items()}
 
 
 def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:

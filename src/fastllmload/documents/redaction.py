@@ -19,7 +19,7 @@ from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import convert, fields, members
 from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetryEntry
-from fastllmload.settings import Hosts, Load, Output, Target, Telemetry, TrafficClass, Workload
+from fastllmload.settings import Hosts, Load, Output, ServerControl, Target, Telemetry, TrafficClass, Workload
 
 HIDDEN = WITHHELD.value
 ALWAYS = frozenset((Reveals.NAME, Reveals.ENGINE))
@@ -47,6 +47,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
     Telemetry: dict.fromkeys(("urls", "power_command", "metrics", "prometheus"), Reveals.NAME),
     Hosts: dict.fromkeys(("address", "resource"), Reveals.NAME),
+    ServerControl: dict.fromkeys(("between", "replicas", "admin_key_file"), Reveals.NAME),
     TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
 CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how busy the client was

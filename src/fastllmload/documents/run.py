@@ -774,6 +774,61 @@ class SessionEnds(Document, frozen=True, kw_only=True):
     failure: Sentence = None  # of the first that failed
 
 
+class ControlCall(Document, frozen=True, kw_only=True):
+    """A request that controls a server (`--between`)."""
+
+    verb: str | None = None  # reset-cache, flush, profile, sleep, wake; hook: a request of the user's own
+    when: str | None = None  # before or after the measurement
+    url: Name = None  # of the server, without credentials
+    request: Name = None  # method and path
+    at_ns: Ns = None  # CLOCK_MONOTONIC, when it was sent
+    seconds: Seconds = None  # until the answer
+    http_status: int | None = None  # of the answer; None: there was none
+    done: bool = False  # the status is 200 to 299
+    needed: bool = True  # without it the measurement does not begin; false: not every server has it
+    said: Sentence = None  # the answer's text, up to 200 characters, or why there was none
+
+
+class Drained(Document, frozen=True, kw_only=True):
+    """What a server still had to do before it was controlled, when nothing of ours was in flight."""
+
+    url: Name = None  # of the server, without credentials
+    seconds: Seconds = None  # that were waited for that
+    running: InFlight = None  # by its metrics page; None: it has none
+    waiting: InFlight = None  # by its metrics page; None: it has none
+
+
+class CacheProof(Document, frozen=True, kw_only=True):
+    """Whether a cache was empty after its reset: a prompt that it had was sent twice, then it was reset once more."""
+
+    url: Name = None  # of the server, without credentials
+    first: Length = None  # tokens that were cached the first time; None: not reported
+    second: Length = None  # tokens that were cached the second time; None: not reported
+    source: str | None = None  # what says so: usage of the answer, or prefix_cache_hits of the metrics page
+    proved: bool | None = None  # none the first time, some the second; None: it cannot be known
+    why: Sentence = None  # it cannot be known
+
+
+class ControlFacts(Document, frozen=True, kw_only=True):
+    """How servers were controlled between warm-up and measurement (`--between`), and what came of it."""
+
+    profiled: bool = False  # the profiler ran during the measurement: figures are those of a profiled server
+    kinds: Annotated[dict[str, str], field("", Reveals.NAME)] = {}  # of each server, by URL
+    calls: tuple[ControlCall, ...] = ()  # in the order in which they were sent
+    drained: tuple[Drained, ...] = ()  # before the last of them
+    proofs: tuple[CacheProof, ...] = ()  # of resets
+
+
+class ServerPage(Document, frozen=True, kw_only=True):
+    """A page on which a server says what it is (`/version`, `/server_info`); its content is in server-info.json."""
+
+    url: Name = None  # of the server, without credentials
+    page: str | None = None  # path
+    digest: str | None = None  # SHA-256 of its content before the run, without what changes by itself
+    read_after: bool = False  # it was there after the run, too
+    changed: Names = ()  # what changed during the run, as `path: value -> value`
+
+
 class RunDocument(Document, frozen=True, kw_only=True):
     """run.json."""
 
@@ -809,6 +864,8 @@ class RunDocument(Document, frozen=True, kw_only=True):
     conversations: Conversations | None = None  # what became of them; None: there were none
     sessions: SessionFigures | None = None  # of conversations and of traces of sessions; None: there were none
     session_ends: SessionEnds | None = None  # that servers were asked for; None: `--session-end` was not given
+    control: ControlFacts | None = None  # how servers were controlled; None: `--between` was not given
+    server_pages: tuple[ServerPage, ...] = ()  # what servers said of themselves
     users: Users | None = None  # who did not wait; None: all waited
     steadiness: Steadiness = Steadiness()
     telemetry: TelemetryFacts | None = None  # what was sampled; None: nothing was

@@ -30,7 +30,7 @@ OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4
 class RunStatus:
     """How a run ended. *killed*: workers that a signal ended; *crashed*: workers that failed by themselves;
     *engine_killed*, *engine_crashed*: the same for the simulated engine; *target_lost*: the target stopped taking
-    connections before the measurement.
+    connections before the measurement; *not_prepared*: a server did not do what `--between` asks.
     """
 
     interrupted: bool = False
@@ -40,12 +40,14 @@ class RunStatus:
     engine_killed: bool = False
     engine_crashed: bool = False
     target_lost: bool = False
+    not_prepared: bool = False
 
     @property
     def status(self) -> str:
         if self.interrupted:
             return "interrupted"
         failed = self.killed or self.crashed or self.engine_killed or self.engine_crashed or self.target_lost
+        failed = failed or self.not_prepared
         return "partial" if self.disk_full or failed else DONE
 
 

@@ -15,6 +15,7 @@ from fastllmload.redact import (
     body_secrets,
     header_secrets,
     public_body,
+    request_secrets,
     secret_header,
     url_secrets,
 )
@@ -33,7 +34,10 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
     for workload in (settings.workload, *(one.workload for one in settings.classes)):
         for text in body_secrets(workload.extra_body or ""):
             known.add(text)
-    for url in settings.target.urls:
+    for request in settings.control.between:
+        for text in request_secrets(request):
+            known.add(text)
+    for url in (*settings.target.urls, *settings.control.replicas):
         basic = parse_base(url).authorization
         for text in [*url_secrets(url), *([] if basic is None else header_secrets("Authorization", basic))]:
             known.add(text)

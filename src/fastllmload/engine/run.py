@@ -18,6 +18,7 @@ from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents.run import SessionEnds, WorkerEntry
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine import banner
+from fastllmload.engine.control.control import ControlFailed, ServerController
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.hosts.fleet import HostFleet
@@ -58,6 +59,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
+from fastllmload.report.text.control import changed_texts
 from fastllmload.settings import Client, RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
@@ -152,6 +154,10 @@ class RunSession:
             pinned=client.pin, source=next(iter(target.source_addresses), None),
             gaps=gaps if resolve_endpoint(target.endpoint_type).tokens else "",
         )  # fmt: skip
+        self.control = ServerController(
+            self.settings, self.urls, self.secret, self.redact, self.interrupts, self.ui.message
+        )
+        self.controller.prepare = self._prepare_servers
         if self.starting is not None:
             self.controller.start = self._start_on_hosts
 
@@ -173,6 +179,8 @@ class RunSession:
         discovery = TelemetryDiscovery(target, settings.telemetry, found, self.secret, self.redact)
         telemetry = discovery.find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
+        if self.control.asked or (settings.telemetry.enabled and self.simulator is None):
+            self.control.find(found)
         self.ui.banner(banner.target_lines(target.endpoint_type, asked.classes, found))
         if self.starting is None:
             sizing.check_slots_fit_files(asked.load, asked.client, cores=own_cores())
@@ -188,7 +196,9 @@ class RunSession:
         with self._sampling(telemetry) as sampler, self._tapping(tap) as reader, self._ending(specs, found) as ends:
             if ends is not None:
                 specs = [msgspec.structs.replace(spec, ends_fd=ends.descriptor) for spec in specs]
-            self.controller.run(specs, phases, (sampler, reader, None if ends is None else ends.process.pid))
+            with self.control.measuring():
+                self.controller.run(specs, phases, (sampler, reader, None if ends is None else ends.process.pid))
+        self._note_control()
         self._refuse_empty()
         self._round_trips_after(found)
         keeps_events = self.starting is not None and settings.hosts.collect == "summary"
@@ -214,6 +224,29 @@ class RunSession:
             self.ui.message(f"warning: after the run: {problem}")
         self.folder.update(target=msgspec.structs.replace(target, connect_after_ms=tuple(taken)))
 
+    def _prepare_servers(self) -> bool:
+        """Do what --between asks of servers. Whether the measurement may begin."""
+        try:
+            if self.control.asked:
+                self.control.prepare()
+        except ControlFailed as problem:
+            self.controller.run_status.not_prepared = True
+            self.controller.incident(problem.code, problem.message)
+        self.folder.update(control=self.control.facts if self.control.asked else None)
+        return not (self.controller.run_status.not_prepared or self.interrupts.level)
+
+    def _note_control(self) -> None:
+        """Record how servers were controlled, and what they say of themselves; a change of that is an incident."""
+        if self.control.asked:
+            self.folder.update(control=self.control.facts)
+        info = self.control.info()
+        if info is None:
+            return
+        info.write(self.folder.path)
+        self.folder.update(server_pages=info.entries())
+        for text in changed_texts(self.folder.document):
+            self.controller.incident("server-changed", text)
+
     def _refuse_empty(self) -> None:
         """Raise when no phase began: there is nothing to merge, measure or judge."""
         if self.folder.document.phases:
@@ -222,6 +255,8 @@ class RunSession:
             self.folder.update(status=self.controller.run_status.status)
             self.folder.save()
             raise Interrupted("interrupted", "interrupted before the first request; nothing was measured")
+        if self.controller.run_status.not_prepared:
+            raise TargetError("control-failed", "; ".join(self.folder.document.incidents))
         happened = "; ".join(self.folder.document.incidents) or "the workers ended before the first request"
         if self.controller.run_status.killed and not self.controller.run_status.crashed:
             raise HostLimitError(

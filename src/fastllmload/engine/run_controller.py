@@ -39,7 +39,8 @@ STOP_S, STOP_NOW_S = 10.0, 2.0  # for workers to close their files after the las
 class RunController:
     """Runs the workers through the phases; *run_status* records what the end of each process means for the run.
 
-    *start*: starts the workers, on this machine or others.
+    *start*: starts the workers, on this machine or others. *prepare*: called when nothing is in flight before the
+    measurement; False: that does not begin.
     """
 
     load: Load
@@ -53,6 +54,7 @@ class RunController:
     source: str | None = None  # first of --source-address
     gaps: str = "itl"  # which gaps the live view shows
     start: Callable[[Sequence[WorkerSpec]], Fleet] = LocalFleet.start
+    prepare: Callable[[], bool] = lambda: True
     run_status: RunStatus = field(default_factory=RunStatus)
     wall: WallClock = field(default_factory=WallClock)
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
@@ -76,6 +78,9 @@ class RunController:
 
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
+                if phase.name == MEASURE and not self.prepare():
+                    fleet.command(k.ABORT)
+                    break
                 ready = fleet.begin_watch if phase.name == MEASURE else nothing
                 outcome = self._phase(fleet, live, spec, phase, ready, check)
                 if outcome is None:

@@ -135,6 +135,8 @@ class Experiment:
         self.record(level)
         if level.cascading:
             self.journal.warn("cascading-failures", cascaded(level))
+        if level.document.control is not None and level.document.control.profiled:
+            self.journal.warn("profiled", "the servers were profiled (--between profile), which slows them down")
         least = bound(level.document.metric("ttft"), "p99")
         if least is not None:
             self.journal.warn(
@@ -320,7 +322,7 @@ class Experiment:
         folder = parent / f"{self.journal.document.starts:02d}-{self._prepared:03d}-{slug(name)}"
         self.last_preparation = folder
         self.console.say(f"preparation: {name}")
-        return self.run(folder, settings)
+        return self.run(folder, changed(settings, control={"between": ()}))
 
     def command(self, name: str, kept: int = hooks.TAIL) -> HookEntry:
         """Run the command of hook *name*, for *hook_s* at most; progress is printed."""

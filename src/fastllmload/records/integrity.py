@@ -16,9 +16,11 @@ from fastllmload.records.npy import read_head, size_text
 
 WORK, OWNER = ".work", "owner"  # folder of working files of a running run; the file in it that its supervisor locks
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
+SERVER_INFO = "server-info.json"
 FILES = (
     ROWS, EVENTS, TEXT, "event_totals.npy", "samples.npy", "hiccup.npy", "hiccup_intervals.npy", "stalls.npy",
-    "histograms.npy", "worker_stalls.npy", "telemetry.npy", "telemetry.json", "plan/plan.json", "plan/schedule.npy",
+    "histograms.npy", "worker_stalls.npy", "telemetry.npy", "telemetry.json", SERVER_INFO, "plan/plan.json",
+    "plan/schedule.npy",
 )  # fmt: skip
 
 

@@ -128,6 +128,13 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     metavar="NAME",
     help="Answers with a token of the session in this header, and refuses (409) any but the latest.",
 )
+@click.option(
+    "--control",
+    default="all",
+    show_default=True,
+    type=click.Choice(["all", "vllm", "sglang", "dynamo", "none"]),
+    help="Whose routes it has that reset caches, profile and sleep.",
+)
 @click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)
 @click.option(
     "--list-faults",

@@ -113,6 +113,7 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     truth: str | None = None
     logged: tuple[str, ...] = ()  # headers, and fields of bodies (body:FIELD), that the truth log shows
     session_token: str | None = None  # header that answers with the token of a session
+    control: str = "all"  # whose control routes there are: all, vllm, sglang, dynamo, none
     faults: tuple[str, ...] = ()  # NAME:SHARE[:ARG]
     seed: int = 42
     cpu: int | None = None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+from fastllmload import __version__
 from fastllmload._ext.sim.cadence import Cadence, Flood, Lockstep, Spread
 from fastllmload._ext.sim.engine import Batching
 from fastllmload._ext.sim.fault import CONNECTION_FAULTS, Faults
@@ -28,6 +29,7 @@ from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.files import writable
 from fastllmload.simulator.body import decoder
+from fastllmload.simulator.controls import DIALECTS, Controls
 from fastllmload.simulator.pages import Pages
 from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
 from fastllmload.simulator.tls import tls_context
@@ -101,6 +103,7 @@ def build(
     visits = Visits(options.logged, token) if options.logged or token is not None else None
     pages = Pages(apis, options.model, profile.max_model_len, int(time.time()), options.any_model)
     cadence = cadence_of(options, profile)
+    controls = controls_of(options, profile)
     return Server(
         listener.fileno(),
         cadence,
@@ -112,7 +115,17 @@ def build(
         options.api_key,
         connection_faults,
         visits,
+        controls,
     )
+
+
+def controls_of(options: SimulatorOptions, profile: Profile) -> Controls:
+    if options.control not in DIALECTS:
+        raise InputError(
+            "simulator-option-invalid", f"control {options.control!r} must be one of {', '.join(DIALECTS)}"
+        )
+    engine = {name: getattr(profile, name) for name in profile.__struct_fields__}
+    return Controls(options.control, {"version": __version__, "model": options.model, "seed": options.seed, **engine})
 
 
 def open_truth(path: str | None) -> Truth:

@@ -1,14 +1,15 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Version 6, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests, 3 notes),
-uint32 count, records; notes are bytes: for each request uint32 serial, uint32 size, text. A log cut off by a kill is read
+Version 7, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests, 3 notes,
+4 a call), uint32 count, records; notes are bytes: for each request uint32 serial, uint32 size, text; a call is int64 t_ns,
+uint32 status, text. A log cut off by a kill is read
 up to its last complete record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastllmload.errors import RunFolderError
 
-VERSION = 6
+VERSION = 7
 NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4"), ("took_ns", "<u4")])
@@ -41,6 +42,15 @@ FLAGS = {"stream": 1, "aborted": 2, "reused": 4, "preempted": 8, "length": 16, "
 
 
 @dataclass(frozen=True)
+class LoggedCall:
+    """A request of a route that controls the engine, such as `POST /reset_prefix_cache`; CLOCK_MONOTONIC ns."""
+
+    t_ns: int
+    status: int
+    text: str  # method and target
+
+
+@dataclass(frozen=True)
 class Truth:
     """*requests*: one REQUEST row each, by serial (arrival order). *events*: EVENT rows, by serial, then index.
 
@@ -48,12 +58,14 @@ class Truth:
     carries it, which took `took_ns`; where `queued` is set the socket did not take it whole at that instant and it left
     later. `kind` is the EventKind of `delta.pxd`. `key` and `phase` are the last two numbers of X-Fastllmload-Request, else
     of X-Request-Id, NO_KEY when absent. `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama
-    reply says of itself. *notes*: by serial, lines of `name: value` for what --log and --session-token name.
+    reply says of itself. *notes*: by serial, lines of `name: value` for what --log and --session-token name. *calls*: of
+    control routes, by time.
     """
 
     requests: NDArray[np.void]
     events: NDArray[np.void]
     notes: dict[int, str]
+    calls: tuple[LoggedCall, ...] = ()
 
     def of(self, key: int, phase: int | None = None) -> NDArray[np.void]:
         """Events of the request with this key (and phase)."""
@@ -75,16 +87,19 @@ def load(path: str | Path) -> Truth:
     requests: list[NDArray[np.void]] = []
     events: list[NDArray[np.void]] = []
     notes: dict[int, str] = {}
+    calls: list[LoggedCall] = []
     offset = 0
     for part in [first, *sorted(first.parent.glob(first.name + ".[0-9]*"))]:
-        some_requests, some_events, some_notes = _read(part)
+        some_requests, some_events, some_notes, some_calls = _read(part)
+        calls += some_calls
         some_requests["serial"] += offset
         some_events["serial"] += offset
         requests.append(some_requests)
         events.append(some_events)
         notes.update((serial + offset, text) for serial, text in _notes(some_notes))
         offset = int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset))) + 1
-    return _join(np.concatenate(requests), np.concatenate(events), notes)
+    calls.sort(key=lambda call: call.t_ns)
+    return replace(_join(np.concatenate(requests), np.concatenate(events), notes), calls=tuple(calls))
 
 
 def _notes(data: bytes) -> Iterator[tuple[int, str]]:
@@ -95,15 +110,15 @@ def _notes(data: bytes) -> Iterator[tuple[int, str]]:
         at += 8 + size
 
 
-def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void], bytes]:
+def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void], bytes, list[LoggedCall]]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunFolderError("file-unreadable", f"the truth log {path} cannot be read: {error.strerror}") from None
     if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != VERSION:
         raise RunFolderError("truth-log-damaged", f"{path} is not a truth log of version {VERSION}")
-    found: dict[int, list[NDArray[np.void]]] = {1: [], 2: [], 3: []}
-    dtypes = {1: _EVENT, 2: REQUEST, 3: np.dtype("u1")}
+    found: dict[int, list[NDArray[np.void]]] = {1: [], 2: [], 3: [], 4: []}
+    dtypes = {1: _EVENT, 2: REQUEST, 3: np.dtype("u1"), 4: np.dtype("u1")}
     at = 16
     while at + 8 <= len(data):
         kind, count = np.frombuffer(data, "<u4", 2, at).tolist()
@@ -113,8 +128,13 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void], bytes]:
         whole = min(count, (len(data) - at - 8) // dtype.itemsize)
         found[kind].append(np.frombuffer(data, dtype, whole, at + 8))
         at += 8 + count * dtype.itemsize
+    calls = [_call(each.tobytes()) for each in found[4] if len(each) >= 12]
     requests, events = ([np.empty(0, dtypes[kind]), *found[kind]] for kind in (2, 1))
-    return np.concatenate(requests), np.concatenate(events), b"".join(each.tobytes() for each in found[3])
+    return np.concatenate(requests), np.concatenate(events), b"".join(each.tobytes() for each in found[3]), calls
+
+
+def _call(data: bytes) -> LoggedCall:
+    return LoggedCall(int.from_bytes(data[:8], "little"), int.from_bytes(data[8:12], "little"), data[12:].decode())
 
 
 def _join(requests: NDArray[np.void], raw: NDArray[np.void], notes: dict[int, str]) -> Truth:

@@ -101,8 +101,8 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 }
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
-    read.axis, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen, read.metric,
-    read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
+    read.axis, read.between, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen,
+    read.metric, read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
     read.rate_series, ENDPOINT_TYPE, read.ray_address,
     read.session_end, read.session_field, read.session_header, read.session_token, read.text, read.url, read.url_path,
 }  # fmt: skip

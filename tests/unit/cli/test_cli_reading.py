@@ -120,6 +120,9 @@ EVERY_OPTION = {
     "session-children": ("parent", "session.children", "parent"),
     "session-token": ("x-t=X-U", "session.token", "x-t=X-U"),
     "session-end": ("/end?s={session}", "session.end", "POST /end?s={session}"),
+    "between": ("/x?y=1", "control.between", ("POST /x?y=1",)),
+    "replica": ("http://e:1", "control.replicas", ("http://e:1",)),
+    "server": ("sglang", "control.server", "sglang"),
     "telemetry-url": ("http://h:1", "telemetry.urls", ("http://h:1/metrics",)),
     "scrape-metric": ("a:b", "telemetry.metrics", ("a:b",)),
     "telemetry-idle": ("5", "telemetry.idle", 5.0),
@@ -183,6 +186,7 @@ COMPANIONS = {  # options that an option requires
     "key": ["--rate", "1", "--cert", "c", "-u", "https://h"],
     "rate": ["--num-requests", "5"],
     "prompt-form": ["--rate", "1", "--backend", "openai"],
+    **{name: ["--rate", "1", "-u", "http://h"] for name in ("replica", "server")},
     "session-children": ["--rate", "1", "--affinity", "vllm"],
     **{name: ["--rate", "1", "--turns", "3"] for name in ("think-time", "history", "tool-turns")},
     "cancel-share": ["--rate", "1", "--cancel-after", "2s"],
@@ -192,7 +196,7 @@ COMPANIONS = {  # options that an option requires
 
 
 def test_every_option_is_tried_below():
-    ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "config"}
+    ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "admin-key-file", "config"}
     ways -= {"class"}  # test_cli_classes.py
     ways -= {"rate-series", "ramp-up-strategy", "ramp-up-start-rps", "ramp-up-end-rps"}  # test_cli_rate_curve.py
     assert ways == set(EVERY_OPTION)

@@ -235,9 +235,9 @@ def test_another_file_is_reported_as_not_a_truth_log(tmp_path: Path) -> None:
     with raises_code("file-unreadable", tmp_path / "absent"):
         load(tmp_path / "absent")
     (tmp_path / "other").write_bytes(b"something else entirely")
-    with raises_code("truth-log-damaged", tmp_path / "other", "version 6"):
+    with raises_code("truth-log-damaged", tmp_path / "other", "version 7"):
         load(tmp_path / "other")
-    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (6).to_bytes(8, "little") + (9).to_bytes(8, "little"))
+    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (7).to_bytes(8, "little") + (9).to_bytes(8, "little"))
     with raises_code("truth-log-damaged", "unknown kind 9"):
         load(tmp_path / "other")
 

@@ -30,6 +30,7 @@ cdef class Blocks:
     cdef bint grow(self, Sequence* s, int64_t tokens) noexcept
     cdef void release(self, Sequence* s) noexcept
     cdef bint make_room(self) noexcept
+    cdef int64_t drop_idle(self) noexcept      # forgets cached blocks that nothing holds; how many
     cdef int32_t find(self, uint64_t word) noexcept
     cdef int32_t insert(self, uint64_t word) noexcept
     cdef void remove(self, int32_t node) noexcept

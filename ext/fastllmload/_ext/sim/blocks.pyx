@@ -91,6 +91,15 @@ cdef class Blocks:
             self.unlink(node)
         self.nodes[node].holders += 1
 
+    cdef int64_t drop_idle(self) noexcept:
+        cdef int64_t dropped = self.idle
+        cdef int32_t node
+        while self.oldest != NONE:
+            node = self.oldest
+            self.unlink(node)
+            self.remove(node)
+        return dropped
+
     cdef bint make_room(self) noexcept:
         # One block more may be taken; evicts the block that has been idle for longest.
         cdef int32_t victim

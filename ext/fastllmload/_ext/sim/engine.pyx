@@ -79,6 +79,10 @@ cdef class Batching(Cadence):
                       "accepted_tokens": sum(at.values()), **at}
         return found
 
+    def drop_cached(self) -> int:
+        """Forgets the cached blocks that no sequence holds; how many."""
+        return self.blocks.drop_idle()
+
     cdef size_t running(self) noexcept:
         return self.batch.live
 

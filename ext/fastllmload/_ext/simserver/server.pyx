@@ -45,8 +45,9 @@ cdef class Server(Http2Sessions):
     connections."""
 
     def __init__(self, listener: int, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder,
-                 connections: Streams, pages: object, api_key: str | None, connection_faults: Faults, visits: object = None):
-        super().__init__(cadence, truth, intake, responder, connections, pages, api_key, visits)
+                 connections: Streams, pages: object, api_key: str | None, connection_faults: Faults, visits: object = None,
+                 controls: object = None):
+        super().__init__(cadence, truth, intake, responder, connections, pages, api_key, visits, controls)
         self.connection_faults = connection_faults
         self.listener = listener
         self.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
@@ -100,6 +101,11 @@ cdef class Server(Http2Sessions):
         }
         extra = getattr(self.cadence, "counters", None)
         return figures | (extra() if extra is not None else {})
+
+    def drop_cached(self) -> int:
+        """Forgets the cached blocks that no sequence holds; how many."""
+        drop = getattr(self.cadence, "drop_cached", None)
+        return 0 if drop is None else drop()
 
     cdef int watch(self, int fd, uint64_t word, uint32_t events) except -1:
         cdef epoll_event event

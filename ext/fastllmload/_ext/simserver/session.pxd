@@ -27,6 +27,8 @@ cdef class Sessions:
     cdef uint8_t* buffer                # owned; a read lands here unless the connection has bytes of its own
     cdef uint8_t* records               # its second half: reads of TLS connections
     cdef object pages
+    cdef object controls                # routes that control the engine, or None
+    cdef public bint asleep             # completions are refused
     cdef object visits                  # what is noted and answered of sessions, or None
     cdef bytes bearer                   # the Authorization value that is asked for, or None
     cdef int64_t arrival                # instant that counts as the arrival of the request being read

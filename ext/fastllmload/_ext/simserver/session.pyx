@@ -52,10 +52,11 @@ cdef enum:
 
 cdef class Sessions:
     """*pages*: `(path, counters, body) -> (method, content type, body) or None`, for everything but completions. *api_key*:
-    asked for when it is not None. *visits*: `(head, body) -> (note, token)` of a request, token None where it is refused."""
+    asked for when it is not None. *visits*: `(head, body) -> (note, token)` of a request, token None where it is refused.
+    *controls*: `(method, target, server) -> (status, JSON) or None`, for routes that control the engine."""
 
     def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Streams,
-                 pages: object, api_key: str | None, visits: object = None):
+                 pages: object, api_key: str | None, visits: object = None, controls: object = None):
         self.cadence = cadence
         self.truth = truth
         self.intake = intake
@@ -63,6 +64,7 @@ cdef class Sessions:
         self.connections = connections
         self.pages = pages
         self.visits = visits
+        self.controls = controls
         self.bearer = None if api_key is None else b"Bearer " + api_key.encode()
         self.buffer = <uint8_t*>malloc(2 * BUFFER)
         if self.buffer == NULL:
@@ -397,6 +399,8 @@ cdef class Sessions:
     cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
         cdef bytes token = b""
+        if self.asleep:
+            return self.refuse(c, 503, "EngineAsleep", "the engine is asleep", False)
         if self.visits is not None:
             note, token = self.visits((<char*>r.method.at)[: r.head_size] if r.head_size else b"", (<char*>body)[:size])
             self.truth.note(c.sequence.serial, note)
@@ -420,6 +424,11 @@ cdef class Sessions:
         return self.cadence.submit(&c.sequence, self.arrival)
 
     cdef int answer_page(self, Connection* c, Request* r, str path, bytes body) except -1:
+        called = (<char*>r.method.at)[: r.method.size].decode("latin-1")
+        answer = None if self.controls is None else self.controls(called, path, self)
+        if answer is not None:
+            self.truth.call(mono_ns(), answer[0], f"{called} {path}".encode("latin-1"))
+            return self.give_page(c, answer[0], "application/json", answer[1])
         page = self.pages(path, self.counters, body)
         if page is None:
             called = (<Form>self.intake.forms[c.reply.form]).calls and c.carrier != NULL

@@ -5,9 +5,10 @@ cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: u
     TRUTH_EVENTS = 1
     TRUTH_REQUESTS = 2
     TRUTH_NOTES = 3                 # of bytes: uint32 serial, uint32 size, text, for each request
+    TRUTH_CALLS = 4                 # of bytes: int64 t_ns, uint32 status, text: one call of a control route
 
 cdef enum:
-    TRUTH_VERSION = 6               # 3: how long the send() of an event took; 4: TLS handshakes; 5: statuses of gRPC; 6: notes
+    TRUTH_VERSION = 7               # 3: how long the send() of an event took; 4: TLS handshakes; 5: gRPC; 6: notes; 7: calls
     TRUTH_EVENT_CAP = 65536         # records buffered: 1.25 MiB
     TRUTH_REQUEST_CAP = 8192
     TRUTH_NOTE_CAP = 1 << 20        # bytes
@@ -70,6 +71,7 @@ cdef class Truth:
     cdef int request(self, TruthRequest* row) except -1
     cdef int note(self, uint32_t serial, bytes text) except -1        # what a request said of its session
     cdef int note_block(self) except -1
+    cdef int call(self, int64_t t_ns, int status, bytes text) except -1       # written at once: calls are rare
 
 cdef inline int truth_event(Truth truth, int64_t t_ns, int64_t took, uint32_t serial, uint32_t index,
                             uint8_t kind) except -1:

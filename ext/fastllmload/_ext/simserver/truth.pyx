@@ -81,6 +81,16 @@ cdef class Truth:
                 self.note_block()
         return 0
 
+    cdef int call(self, int64_t t_ns, int status, bytes text) except -1:
+        cdef uint32_t[2] head
+        if self.on:
+            head[0], head[1] = TRUTH_CALLS, <uint32_t>(12 + len(text))
+            self.write_all(head, 8)
+            self.write_all(&t_ns, 8)
+            self.write_all(&status, 4)
+            self.write_all(<const char*>text, <size_t>len(text))
+        return 0
+
     cdef int note_block(self) except -1:
         cdef uint32_t[2] head
         if self.notes:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 from fastllmload._ext.sim.cadence import Cadence
 from fastllmload._ext.simserver.intake import Intake
@@ -9,6 +10,7 @@ from fastllmload._ext.simserver.writer import CALL_HEAD as CALL_HEAD
 
 class Sessions:
     requests: int
+    asleep: bool
     refused: int
     def __init__(
         self,
@@ -20,5 +22,6 @@ class Sessions:
         pages: Callable[[str, Callable[[], dict[str, float]], bytes], tuple[str, str, bytes] | None],
         api_key: str | None,
         visits: Callable[[bytes, bytes], tuple[bytes, bytes | None]] | None = None,
+        controls: Callable[[str, str, Any], tuple[int, bytes] | None] | None = None,
     ) -> None: ...
     def counters(self) -> dict[str, float]: ...

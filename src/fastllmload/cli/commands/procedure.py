@@ -17,6 +17,7 @@ from fastllmload.errors import InputError
 if TYPE_CHECKING:
     from fastllmload.cli.options.sources import RawOptions
     from fastllmload.procedure.procedure_test import ProcedureTest
+    from fastllmload.settings import RunSettings
 
 ABOUT = {
     "ttft": "Time to first token: its distribution at one load (IETF 5.1).",
@@ -73,6 +74,7 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     test = test_named(name)
     validate_workload_options(test, given)
     settings, secret = read_settings(given, os.environ, redact, complete=False)
+    validate_control(test, settings)
     if test.workload is not None and not WORKLOAD_OPTIONS & given.keys():
         settings = changed(settings, workload={"name": test.workload})
     if test.sends is not None:
@@ -119,6 +121,16 @@ def validate_workload_options(test: ProcedureTest, given: RawOptions) -> None:
                 "option-prescribed",
                 f"the test {test.name} sends the workload {test.sends} (IETF {test.section}): leave {one.where} out",
             )
+
+
+def validate_control(test: ProcedureTest, settings: RunSettings) -> None:
+    """InputError where --between would empty the cache that *test* fills."""
+    emptying = [verb for verb in settings.control.between if verb in ("reset-cache", "flush", "sleep")]
+    if emptying and test.name == "prefix-cache":
+        raise InputError(
+            "control-voids",
+            f"--between {emptying[0]} would empty the cache that the test {test.name} fills before its levels; leave it out",
+        )
 
 
 def fixed_length(osl: str | None, name: str) -> int | None:

@@ -12,6 +12,7 @@ from fastllmload.endpoint import template
 from fastllmload.endpoint.identity import OWN_HEADERS, pieces
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.redact import labelled
+from fastllmload.settings import CONTROL_VERBS
 from fastllmload.workload import user_behavior
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
@@ -343,6 +344,22 @@ def session_end(text: str) -> str:
             "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
         )
     return f"{method.upper()} {_template(url)}"
+
+
+def between(text: str) -> str:
+    """A verb, or `METHOD URL`, with POST where no method is given."""
+    if text in CONTROL_VERBS:
+        return text
+    method, blank, url = text.partition(" ")
+    if blank == "":
+        method, url = "POST", text
+    url = url.strip()
+    if not method.isalpha() or not url.startswith(("/", "http://", "https://")) or " " in url or not url.isascii():
+        raise InvalidValue(
+            "between-invalid",
+            f"is neither {', '.join(CONTROL_VERBS)} nor a request; write METHOD URL, such as 'POST http://HOST/PATH'",
+        )
+    return f"{method.upper()} {url}"
 
 
 def _template(text: str) -> str:

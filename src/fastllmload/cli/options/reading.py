@@ -22,7 +22,7 @@ from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.endpoint.identity import resolved
 from fastllmload.errors import InputError
-from fastllmload.files import read_text
+from fastllmload.files import key_in, usable_key
 from fastllmload.redact import (
     Redactor,
     body_secrets,
@@ -30,6 +30,7 @@ from fastllmload.redact import (
     header_line_secrets,
     labelled,
     public_body,
+    request_secrets,
     table_secrets,
     url_secrets,
 )
@@ -41,6 +42,7 @@ from fastllmload.settings import (
     Output,
     RunSettings,
     Secret,
+    ServerControl,
     SessionIdentity,
     Target,
     Telemetry,
@@ -59,6 +61,7 @@ GROUPS = {
     "telemetry": Telemetry,
     "hosts": Hosts,
     "session": SessionIdentity,
+    "control": ServerControl,
 }
 SECRETS: dict[str, Callable[[str], list[str]]] = {  # parameter: the secrets in its text
     "api_key": lambda text: [text],
@@ -66,10 +69,11 @@ SECRETS: dict[str, Callable[[str], list[str]]] = {  # parameter: the secrets in 
     "session_header": header_line_secrets,
     "url": url_secrets,
     "telemetry_url": url_secrets,
+    "replica": url_secrets,
+    "between": request_secrets,
     "extra_body": body_secrets,
     "class": class_secrets,
 }
-LARGEST_KEY_FILE = 64 << 10  # bytes; no server takes a longer header
 DEFAULT_SECONDS = 60.0
 
 
@@ -84,6 +88,7 @@ def read_settings(
     _register_secrets(raw_options, redactor)
     secret = _api_key(raw_options, redactor)
     fields = parse_options(raw_options)
+    _check_admin_key(fields, redactor)
     spell_out(fields, raw_options)
     spread_rate(raw_options, fields, DEFAULT_SECONDS)
     choose_sensor(raw_options, fields)
@@ -140,32 +145,19 @@ def _register_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
 def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
     if "api_key" in raw_options and "api_key_file" in raw_options:
         raise InputError("options-conflict", "--api-key and --api-key-file are both given; give one")
-    key: str | None = None
-    where = "--api-key"
     if "api_key_file" in raw_options:
-        where = f"--api-key-file {raw_options['api_key_file'].texts[0]}"
-        key = _first_line(raw_options["api_key_file"].texts[0])
+        key = key_in(raw_options["api_key_file"].texts[0], "--api-key-file")
         redactor.add(key)
-    elif "api_key" in raw_options:
-        where, key = raw_options["api_key"].where, raw_options["api_key"].texts[0].strip()
-    if key is None:
+        return Secret(key)
+    if "api_key" not in raw_options:
         return None
-    if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
-        raise InputError(
-            "api-key-invalid", f"{where} has no usable key: it is empty or has characters that no header may carry"
-        )
-    return Secret(key)
+    return Secret(usable_key(raw_options["api_key"].texts[0].strip(), raw_options["api_key"].where))
 
 
-def _first_line(path: str) -> str:
-    try:
-        return (read_text(path, LARGEST_KEY_FILE).splitlines() or [""])[0].strip()
-    except OSError as error:
-        raise InputError("file-unreadable", f"--api-key-file {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            "api-key-invalid", f"--api-key-file {path} is not text; put the key on its first line"
-        ) from None
+def _check_admin_key(fields: Fields, redactor: Redactor) -> None:
+    path = fields.get("control.admin_key_file")
+    if path is not None:
+        redactor.add(key_in(path, "--admin-key-file"))
 
 
 def _complete(raw_options: RawOptions, fields: Fields) -> None:

@@ -333,7 +333,19 @@ HOSTS = (
          "{where} exists on this host only, and --ray sends from others; leave one out",
          ("unix_socket", "source_address", "simulate")),
 )  # fmt: skip
-RULES = (*LOAD, *USERS, *HTTP2, *WEBSOCKET, *SESSION, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
+CONTROL = (
+    OptionRule("option-missing", lambda o: told(o).count("wake") != told(o).count("sleep")
+         or any(told(o)[: at + 1].count("wake") > told(o)[:at].count("sleep") for at, verb in enumerate(told(o))),
+         "--between sleep and --between wake belong together, in this order: an engine that sleeps answers no requests"),
+    OptionRule("option-repeated", lambda o: told(o).count("profile") > 1,
+         "--between profile is given twice: the profiler runs once, during the measurement; keep one"),
+    OptionRule("option-missing", lambda o: not o.has("url", "unix_socket", "class", "plan", "host", "port"),
+         "{where} is about servers of yours, and the target is the simulated engine; add --url", ("replica", "server")),
+    OptionRule("option-not-applicable", lambda o: not told(o) and o.get("telemetry.enabled") is False,
+         "{where} has no effect with --no-telemetry and without --between; leave it out",
+         ("replica", "server", "admin_key_file")),
+)  # fmt: skip
+RULES = (*LOAD, *USERS, *HTTP2, *WEBSOCKET, *SESSION, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS, *CONTROL)
 # Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
 TRAFFIC = (
     *LOOP,
@@ -401,6 +413,11 @@ CLASS = (
          "class {of_class!r} uses {protocol}, but the run's --endpoint {path} belongs to another protocol; give the class "
          "its own endpoint=/PATH", values=lambda o: {"path": o.get("run.endpoint_path")}),
 )  # fmt: skip
+
+
+def told(chosen: Chosen) -> list[str]:
+    """What --between says, in order."""
+    return list(chosen.get("control.between", ()))
 
 
 def identity(chosen: Chosen) -> SessionIdentity:

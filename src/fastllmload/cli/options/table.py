@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastllmload.cli.options import parsers as read
 from fastllmload.endpoint import ALIASES, ENDPOINTS
 from fastllmload.endpoint.identity import AFFINITIES
+from fastllmload.settings import CONTROLLED
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,18 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--session-end", "session.end", read.session_end, "'METHOD URL'",
               "Request that ends a session at the server, a template; a URL without a host is at the session's own target. "
               "Not measured."),
+    ),
+    "Control": (
+        several("--between", "control.between", read.between, "VERB",
+                "What is asked of servers between warm-up and measurement, repeatable, in this order: reset-cache (empties "
+                "the prefix cache, with proof), flush (all caches), sleep, wake, profile (the measurement; starts last), "
+                "or 'METHOD URL' of your own; a URL without a host goes to each server."),
+        several("--replica", "control.replicas", read.url, "URL",
+                "Engine of a router, which --between is for, repeatable: name all of them. Default: each --url."),
+        value("--server", "control.server", read.one_of(*CONTROLLED), "KIND",
+              f"What servers are: {', '.join(CONTROLLED)}. Default: as their metrics pages say."),
+        value("--admin-key-file", "control.admin_key_file", read.path, "FILE",
+              "Key of these requests, on the first line of FILE. Default: the API key."),
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),

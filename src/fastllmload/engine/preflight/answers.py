@@ -128,7 +128,8 @@ def quoted_list(names: Sequence[str]) -> str:
 
 class ProbeAnswer(NamedTuple):
     """*usage*: an event had usage, None: there was no answer; *counted*: all events with text had completion_tokens,
-    *listed*: all had a list of their tokens; *texts*: events with text; *ended*: finish_reason or [DONE].
+    *listed*: all had a list of their tokens; *texts*: events with text; *ended*: finish_reason or [DONE];
+    *cached*: prompt tokens that were cached, None: it does not say.
     """
 
     usage: bool | None
@@ -136,6 +137,7 @@ class ProbeAnswer(NamedTuple):
     listed: bool = False
     texts: int = 0
     ended: bool = False
+    cached: int | None = None
 
     def reports(self, way: str) -> bool:
         return self.counted if way == USAGE else self.listed
@@ -170,6 +172,7 @@ def parse_answer(content: bytes, content_type: str, dialect: Dialect) -> tuple[l
         found = [classifier.classify_body_bytes(content)]
     kinds = [int(meaning["kind"]) for meaning in found]
     speaking = [meaning for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS]
+    cached = max((int(meaning["cached_tokens"]) for meaning in found), default=-1)
     counts, lists = ([one[name] for one in speaking] for name in ("completion_tokens", "listed_tokens"))
     return kinds, texts, ProbeAnswer(
         any(meaning["has_usage"] for meaning in found),
@@ -177,4 +180,5 @@ def parse_answer(content: bytes, content_type: str, dialect: Dialect) -> tuple[l
         bool(lists) and min(lists) >= 0 < max(lists),
         len(speaking),
         any(meaning["finish"] or meaning["kind"] == DONE_KIND for meaning in found),
+        cached if cached >= 0 else None,
     )  # fmt: skip

@@ -96,14 +96,14 @@ class ServerConnection:
         self.protocol = H2 if settings.client.http_version == "2" else HTTP1  # ALPN's name of what is spoken
         self.context = tls_context(target, self.protocol) if base.tls else None
 
-    def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
-        """The first address that accepts a connection (with TLS, one with a trusted certificate)."""
+    def reach(self, connect_ms: list[float], connects: int = RTT_CONNECTS) -> tuple[str, str, int]:
+        """The first address that accepts a connection (with TLS, one with a trusted certificate), tried *connects* times."""
         with reporting_wait(
             self.report_progress, f"{self.base.public_url} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)
         ):
-            return self._reach(connect_ms)
+            return self._reach(connect_ms, connects)
 
-    def _reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+    def _reach(self, connect_ms: list[float], connects: int) -> tuple[str, str, int]:
         failures: list[str] = []
         sources = self.settings.target.source_addresses
         for address in reachable_from(addresses(self.base), sources, self.base.public_url):
@@ -118,7 +118,7 @@ class ServerConnection:
             self.address = address
             if self.context is not None:
                 self._secure(self._connection()).close()
-            self.round_trips(connect_ms, RTT_CONNECTS - 1)
+            self.round_trips(connect_ms, connects - 1)
             return address
         raise TargetError(
             "target-unreachable",

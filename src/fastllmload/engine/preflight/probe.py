@@ -172,6 +172,18 @@ class ServerProbe(ServerConnection):
             text = excerpt(content, self.redact)
             raise TargetError("request-refused", self._answers(f"with {status}: {text}"))
 
+    def cached_tokens(self, model: str, prompt: Any, tokens: int) -> int | None:
+        """Send *prompt*, a text or token ids, outside of any run: how many of its tokens the server had cached; None: it
+        does not say. TargetError when it is refused.
+        """
+        form = "words" if isinstance(prompt, str) else "ids"
+        workload = msgspec.structs.replace(self.settings.workload, prompt_form=form)
+        body = self.endpoint.encode_body(model, workload, prompt, tokens)
+        status, content_type, content = self._ask(body)
+        if status != 200:
+            raise TargetError("request-refused", self._answers(f"with {status}: {excerpt(content, self.redact)}"))
+        return answers.parse_answer(content, content_type, self.endpoint.dialect)[2].cached
+
     def _ask(self, body: bytes) -> tuple[int, str, bytes]:
         if self.endpoint.call is not None:
             body = self.endpoint.call.framed(body, f"fastllmload-probe-{uuid.uuid4().hex}".encode())

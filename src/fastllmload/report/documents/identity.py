@@ -20,6 +20,7 @@ from fastllmload.documents.run import EngineFacts, RunDocument
 from fastllmload.documents.write import values
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.text.control import control_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
 from fastllmload.report.text.tokens import event_tokens_text, has_tokens
 from fastllmload.report.text.traffic import protocols
@@ -235,6 +236,8 @@ def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     yield "Plan (SHA-256)", document.plan.digest or NOT_KNOWN
     yield "Schedule (SHA-256)", document.plan.schedule_hash or NOT_KNOWN
     yield "Warm-up", _warmup(document)
+    for text in control_texts(document):
+        yield "Control of servers", text
     yield "Request time-out", seconds(None if settings is None else settings.load.timeout)
 
 

@@ -9,6 +9,7 @@ from fastllmload.report.blocks import Block, Folded, Heading, Items, Table
 from fastllmload.report.documents import cluster, full, identity, results, traffic
 from fastllmload.report.documents.hosts import host_table
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.text.control import control_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.text.tokens import has_tokens
 from fastllmload.report.text.verdict import verdict
@@ -39,6 +40,9 @@ def blocks(subject: Subject) -> Iterator[Block]:
     system_wide = list(cluster.blocks(document))
     if system_wide:
         yield from (Heading("System"), *system_wide)
+    told = control_texts(document)
+    if told:
+        yield from (Heading("Control of servers"), Items(told))
     if document.incidents:
         yield from (Heading("Incidents"), Items(document.incidents))
     system, configuration = (identity.system_pairs(subject), identity.configuration_pairs(subject))

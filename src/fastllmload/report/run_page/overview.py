@@ -29,13 +29,14 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.evidence import evidence
 from fastllmload.report.terminal.summary import run_folder
+from fastllmload.report.text.control import control_texts
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.failures import error_classes, errors
 from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, quantity
 from fastllmload.report.text.tokens import has_tokens, reasoned
 from fastllmload.report.text.traffic import load_text, unstreamed_answers
-from fastllmload.report.text.verdict import SIMULATED, Headline, cold_start, incomplete, simulated, verdict
+from fastllmload.report.text.verdict import SIMULATED, Headline, incomplete, simulated, special_states, verdict
 from fastllmload.settings import RunSettings, Workload
 
 FAILED = "Latencies exclude failed requests: read them with the success rate, and see the failures below."
@@ -61,7 +62,7 @@ def title(context: ReportContext) -> str:
 
 def headlines(context: ReportContext) -> list[Headline]:
     """Warnings that belong to every figure of the run."""
-    return [*incomplete(context.document), *cold_start(context.document)]
+    return [*incomplete(context.document), *special_states(context.document)]
 
 
 def marks(context: ReportContext) -> list[str]:
@@ -139,6 +140,7 @@ def run_facts(context: ReportContext) -> Facts:
         ("Target", _target(context)),
         ("Workload", _workload(context)),
         ("Window", _window(context)),
+        ("Control", "; ".join(control_texts(context.document)) or None),
         ("Began", _began(context)),
         ("Plan", _plan(context)),
         ("Command", _command(context)),

@@ -27,6 +27,7 @@ from fastllmload.report.documents import cluster
 from fastllmload.report.documents.headlines import COLUMNS, headline_names, headline_table
 from fastllmload.report.documents.hosts import clock_bound_us, judgement, network_text, other_hosts, shown_hosts
 from fastllmload.report.documents.results import MARK, few_samples_note
+from fastllmload.report.text.control import control_texts
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, redaction_notice
@@ -48,11 +49,11 @@ from fastllmload.report.text.verdict import (
     SIMULATED,
     bad_seconds,
     busiest_share,
-    cold_start,
     headroom_text,
     incomplete,
     p99_error,
     simulated,
+    special_states,
     verdict,
 )
 
@@ -83,6 +84,8 @@ def summary(document: RunDocument, folder: str | None = None) -> Iterator[Block]
         yield Fact("" if place else "reasoning", [text], BELOW, overflow="wrap")
     yield from traffic_facts(document)
     yield from cluster.facts(document)
+    for text in control_texts(document):
+        yield Fact("control", [text], BELOW, overflow="wrap")
     yield from hosts(document)
     redaction = redaction_notice(document.withheld)
     if redaction is not None:
@@ -100,7 +103,7 @@ def marked_verdict(document: RunDocument) -> Verdict:
     """The verdict; its word is followed by what belongs to every figure."""
     found, certificate = verdict(document), document.certificate or Certificate()
     marks = ["THE PATH DELIVERS TOKENS IN BATCHES"] * any(reason.cause == "path" for reason in certificate.reasons)
-    marks += [headline.mark for headline in (*incomplete(document), *cold_start(document))]
+    marks += [headline.mark for headline in (*incomplete(document), *special_states(document))]
     return replace(found, word=", ".join([found.word.upper(), *marks]), tone=found.tone or tone_of(found.word))
 
 

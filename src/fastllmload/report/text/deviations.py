@@ -13,7 +13,7 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import SAMPLES_NEEDED, count, has_too_few_samples, percent, some
 from fastllmload.report.text.tokens import has_tokens
 from fastllmload.report.text.traffic import unstreamed_answers
-from fastllmload.report.text.verdict import QUICK, SIMULATED, Headline, cold_start, incomplete
+from fastllmload.report.text.verdict import QUICK, SIMULATED, Headline, incomplete, special_states
 
 
 def headlines(subject: Subject) -> list[Headline]:
@@ -21,7 +21,7 @@ def headlines(subject: Subject) -> list[Headline]:
     found = [SIMULATED] if simulated(subject) else []
     if subject.procedure is not None and subject.procedure.quick:
         found.append(QUICK)
-    found += [*incomplete(subject.document), *cold_start(subject.run_document)]
+    found += [*incomplete(subject.document), *special_states(subject.run_document)]
     withheld = subject.document.withheld
     return found if withheld is None else [*found, Headline("withheld (IETF 7.1)", withheld)]
 

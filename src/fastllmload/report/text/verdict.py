@@ -102,6 +102,7 @@ BANNER = (
     SIMULATED.mark,
     "The target was fastllmload's own simulator, not a server. These figures do not describe any model server.",
 )  # of a page
+PROFILED = Headline("PROFILED", "the server's profiler ran during the measurement, which slows it down")
 QUICK = Headline("QUICK", "durations and counts are scaled down; this does not conform to the draft")
 
 
@@ -138,6 +139,12 @@ def cold_start(document: RunDocument | None) -> list[Headline]:
     first = milliseconds(document.metric("cold_start_latency"), "value")
     took = "" if first is None else f" (first token after {quantity(first)} ms)"
     return [Headline(f"COLD START{took}", "the target had just become ready and had received no earlier request")]
+
+
+def special_states(document: RunDocument | None) -> list[Headline]:
+    """A cold start, and a server that was profiled."""
+    profiled = document is not None and document.control is not None and document.control.profiled
+    return [*cold_start(document), *([PROFILED] if profiled else [])]
 
 
 def verdict(document: RunDocument) -> Verdict:

@@ -163,6 +163,17 @@ def test_sglangs_sampling(sent: list[RunSettings], capsys: pytest.CaptureFixture
     assert "--top-p 0.9: ignored" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [(*VLLM, "--reset-prefix-cache", "--profile"),
+     ("sglang", "--model", "m", "--dataset-name", "random", "--flush-cache", "--profile"),
+     ("aiperf", "profile", "-m", "m", "--reset-kv-cache", "--server-profiler")],
+    ids=["vllm", "sglang", "aiperf"],
+)  # fmt: skip
+def test_resets_and_profiles_are_asked_for(sent: list[RunSettings], words: tuple[str, ...]) -> None:
+    assert settings_of(sent, *words).control.between == ("reset-cache", "profile")
+
+
 def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     workload = settings_of(sent, "aiperf", "profile", "-m", "m", "--streaming").workload
     assert json.loads(workload.extra_body or "") == {"max_tokens": None} and not workload.ignore_eos
