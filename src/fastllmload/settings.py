@@ -27,6 +27,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_type: str = DEFAULT_ENDPOINT  # of fastllmload.endpoint.ENDPOINTS, or the text of a template
     endpoint_path: str | None = None
     model: str | None = None
+    models: tuple[tuple[str, float], ...] = ()  # name and weight of each; empty: *model* alone, else it is the first
+    model_zipf: float | None = None  # weights by place in *models*: 1/place^model_zipf
     model_check: bool = True  # reject a model that is not in the server's list
     headers: tuple[tuple[str, str], ...] = ()
     source_addresses: tuple[str, ...] = ()
@@ -47,7 +49,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     rate_curve: str | None = None  # a rate that changes: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
-    concurrency: int | None = None  # of a closed loop
+    concurrency: int | None = None  # of a closed loop, the most where concurrency_curve is given
+    concurrency_curve: str | None = None  # slots that change, in the forms of rate_curve
     max_concurrency: int | None = None  # most in flight of an open loop
     duration: float | None = None  # of sending; None: bounded by num_requests
     num_requests: int | None = None  # that are sent at most; None: bounded by duration
@@ -137,6 +140,8 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload
     behaviour: UserBehavior = UserBehavior()
     model: str | None = None
+    models: tuple[tuple[str, float], ...] = ()  # as those of the target
+    model_zipf: float | None = None  # as that of the target
     endpoint_path: str | None = None  # path of its requests; None: the run's, or the protocol's
     headers: tuple[tuple[str, str], ...] = ()  # on top of the run's
     endpoint_type: str | None = None

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +50,9 @@ class RateCurve(Protocol):
 
     def describe(self) -> Curve:
         """Its parameters; `described_curve` rebuilds the curve from them."""
+
+    def turns(self, seconds: float) -> list[float]:
+        """Instants up to *seconds* between which the rate only rises or only falls, without a step."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,9 @@ class LinearCurve:
 
     def describe(self) -> Curve:
         return Curve(kind="linear", t_s=self.t, rate=self.r)
+
+    def turns(self, seconds: float) -> list[float]:
+        return [at for at in self.t if at <= seconds]
 
     def _piece(self, t: Numbers) -> npt.NDArray[np.intp]:
         return np.clip(np.searchsorted(np.array(self.t), t, "right") - 1, 0, len(self.t) - 1)
@@ -143,6 +150,9 @@ class ExponentialCurve:
     def describe(self) -> Curve:
         return Curve(kind="exponential", start=self.start, end=self.end, length_s=self.length)
 
+    def turns(self, seconds: float) -> list[float]:
+        return [min(self.length, seconds)]
+
 
 @dataclass(frozen=True)
 class DayCurve:
@@ -189,6 +199,62 @@ class DayCurve:
     def describe(self) -> Curve:
         return Curve(kind="day", low=self.low, high=self.high, period_s=self.period)
 
+    def turns(self, seconds: float) -> list[float]:
+        return [number * self.period / 2 for number in range(int(2 * seconds / self.period) + 1)]
+
+
+@dataclass(frozen=True)
+class SlotChanges:
+    """Slots of a closed loop that follow a curve: int64 ns of each change, and the number of slots after it (± 1)."""
+
+    t_ns: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int64]
+
+    def of_worker(self, worker: int, workers: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Instants at which its slots open, and those at which they close: slot s is worker s % workers's."""
+        before = np.concatenate([[0], self.slots[:-1]])
+        rises = self.slots > before
+        mine = np.minimum(self.slots, before) % workers == worker
+        return self.t_ns[rises & mine], self.t_ns[~rises & mine]
+
+    def at(self, t_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The number of slots at each instant."""
+        after = np.concatenate([[0], self.slots])
+        found: npt.NDArray[np.int64] = after[np.searchsorted(self.t_ns, t_ns, side="right")]
+        return found
+
+
+def slot_changes(curve: RateCurve, seconds: float) -> SlotChanges:
+    """The slots of *curve* over [0, *seconds*): its value, rounded; they change when it passes a half."""
+    times: list[Numbers] = []
+    levels: list[npt.NDArray[np.int64]] = []
+    now = 0
+    ends = sorted({0.0, seconds, *curve.turns(seconds)})
+    for begin, end in pairwise(ends):
+        first, last = (rounded(curve, at) for at in (begin, math.nextafter(end, 0.0)))
+        for level, inside in ((first, False), (last, True)):
+            step = 1 if level > now else -1
+            after = np.arange(now + step, level + step, step) if level != now else np.empty(0, np.int64)
+            half = (after - 0.5 * step).astype(np.float64)
+            times.append(_passing(curve, begin, end, half, step) if inside else np.full(len(after), begin))
+            levels.append(after)
+            now = level
+    return SlotChanges(np.round(np.concatenate(times) * 1e9).astype(np.int64), np.concatenate(levels).astype(np.int64))
+
+
+def rounded(curve: RateCurve, t: float) -> int:
+    return math.floor(float(curve.rate(np.array([t]))[0]) + 0.5)
+
+
+def _passing(curve: RateCurve, begin: float, end: float, values: Numbers, step: int) -> Numbers:
+    """When the curve passes each of *values*, from *begin* to *end*, where it rises (*step* 1) or falls."""
+    low, high = np.full(len(values), begin), np.full(len(values), end)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        before = (curve.rate(middle) - values) * step < 0
+        low, high = np.where(before, middle, low), np.where(before, high, middle)
+    return high
+
 
 def described_curve(found: Curve) -> RateCurve:
     """The curve that `describe` gave *found* for."""
@@ -221,8 +287,9 @@ SHAPES = {
 HIGHEST = 1e7
 
 
-def read_curve(text: str, seconds: float | None) -> RateCurve:
-    """The curve that *text* names. *seconds*: duration of sending, None when only a count bounds the run.
+def read_curve(text: str, seconds: float | None, flag: str = "--rate") -> RateCurve:
+    """The curve that *text* names, the value of *flag*. *seconds*: duration of sending, None when only a count bounds the
+    run.
 
     InputError for an invalid shape, one whose rate is 0 throughout, and one that needs a duration where there is none.
     """
@@ -236,10 +303,10 @@ def read_curve(text: str, seconds: float | None) -> RateCurve:
                 "rate-curve-invalid", f"--rate-series {problem}; write one TIME,RATE a line, such as 60,12.5"
             ) from None
         raise InputError(
-            "rate-curve-invalid", f"--rate {text!r} is not a valid {shape}: {problem}; write {SHAPES[shape]}"
+            "rate-curve-invalid", f"{flag} {text!r} is not a valid {shape}: {problem}; write {SHAPES[shape]}"
         ) from None
     if curve.peak <= 0:
-        raise InputError("schedule-empty", f"--rate {text!r} never sends anything: its highest rate is 0")
+        raise InputError("schedule-empty", f"{flag} {text!r} never sends anything: its highest value is 0")
     return curve
 
 

@@ -62,8 +62,12 @@ class ArrivalFacts(Document, frozen=True, kw_only=True):
 class LoadDescription(Document, frozen=True, kw_only=True):
     """The load model. A closed loop has *concurrency* and no arrivals."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("concurrency_changes", "concurrency_curve")
+
     loop: str | None = None  # open, closed
-    concurrency: InFlight = None  # of a closed loop
+    concurrency: InFlight = None  # of a closed loop, the most where it changes
+    concurrency_changes: Annotated[str | None, field("", Reveals.CURVE)] = None  # the curve of slots as it was written
+    concurrency_curve: Curve | None = None  # the same as points: slots over time; None: it does not change
     cycles: bool | None = None  # the plan starts again at its end
     duration_s: Seconds = None  # of sending; None: bounded by count
     arrivals: ArrivalFacts | None = None  # the arrival process; None: a closed loop
@@ -273,11 +277,22 @@ class UserBehaviorDescription(Document, frozen=True, kw_only=True):
     reading_slowly: Count = None  # of slow readers
 
 
+class ModelPlan(Document, frozen=True, kw_only=True):
+    """One of several models or adapters of a plan."""
+
+    name: Model = None  # that requests name
+    share: Ratio = None  # of the sessions, or of requests that stand alone, as asked
+    starts: Count = None  # sessions, or requests that stand alone, that drew it
+    requests: Count = None  # that name it
+    input_tokens: Tokens = None  # of its requests
+    output_tokens: Tokens = None  # that its requests ask for
+
+
 class PlanDescription(Document, frozen=True, kw_only=True):
     """What a plan contains; with several classes of traffic *classes* describes each."""
 
     OPTIONAL: ClassVar[tuple[str, ...]] = (
-        "continuous_usage", "token_ids", "classes", "conversations", "behaviour", "joint",
+        "continuous_usage", "token_ids", "classes", "conversations", "behaviour", "joint", "models",
     )  # fmt: skip
 
     endpoint: str | None = None  # wire protocol; that of a file as name and digest
@@ -294,6 +309,7 @@ class PlanDescription(Document, frozen=True, kw_only=True):
     conversations: ConversationsDescription | None = None
     behaviour: UserBehaviorDescription | None = None
     joint: tuple[str, ...] | None = None  # the pieces between the turns of a conversation
+    models: tuple[ModelPlan, ...] = ()  # in the order of their numbers; empty: one model
 
 
 class ClassDescription(Document, frozen=True, kw_only=True):

@@ -35,11 +35,11 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
     Target: {
         **dict.fromkeys(("urls", "unix_socket", "endpoint_path", "headers", "source_addresses"), Reveals.NAME),
         **dict.fromkeys(("cacert", "client_cert", "client_key", "server_name"), Reveals.NAME),
-        "simulate": Reveals.ENGINE, "model": Reveals.MODEL,
+        "simulate": Reveals.ENGINE, "model": Reveals.MODEL, "models": Reveals.NAME,
     },
     Load: {
         **dict.fromkeys(("rate", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
-        "rate_curve": Reveals.CURVE,
+        **dict.fromkeys(("rate_curve", "concurrency_curve"), Reveals.CURVE),
     },
     Workload: {
         **dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME), "stream": Reveals.LOAD, "tokenizer": Reveals.FILE
@@ -48,7 +48,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
     Telemetry: dict.fromkeys(("urls", "power_command", "metrics", "prometheus"), Reveals.NAME),
     Hosts: dict.fromkeys(("address", "resource"), Reveals.NAME),
     ServerControl: dict.fromkeys(("between", "replicas", "admin_key_file"), Reveals.NAME),
-    TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
+    TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path", "models"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
 CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how busy the client was
 # Parts of a run that say how much was sent over its whole length: sums, series, what was in flight
@@ -246,9 +246,9 @@ PUBLIC_OPTIONS = frozenset(
     ("--duration", "-d", "--warmup", "--ramp-share", "--timeout", "--grace", "--arrival", "--burstiness", "--workload",
      "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
      "--temperature", "--top-p", "--top-k", "--min-p", "--presence-penalty", "--frequency-penalty", "--repetition-penalty",
-     "--random-range-ratio", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
-     "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
-     "--workers", "--timestamps", "--transport", "--http-version",
+     "--random-range-ratio", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--model-zipf", "--image",
+     "--turns", "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers",
+     "--abandon", "--workers", "--timestamps", "--transport", "--http-version",
      "--streams-per-connection", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
      "--itl-option", "--prefill-deadline", "--decode-deadline", "--reading-speed", "--gpus", "--ui", "--model", "-m",
      "--endpoint-type", "--telemetry-interval", "--power", "--repetition", "--runs", "--level-duration", "--objective",

@@ -486,6 +486,34 @@ class ClassResult(Document, frozen=True, kw_only=True):
         return ("ttft_any", "tpot_any", *of_run)
 
 
+class SlotsFollowed(Document, frozen=True, kw_only=True):
+    """How requests in flight followed the slots of a closed loop that change, until the end of sending."""
+
+    asked_mean: InFlight = None  # over time
+    achieved_mean: InFlight = None  # over time, from dispatch to end
+    within_one_share: Ratio = None  # of the time, in which the two differed by one or less
+    above_share: Ratio = None  # of the time, in which requests of slots that were to close had not ended
+
+
+class ModelResult(Document, frozen=True, kw_only=True):
+    """Figures of one of several models or adapters that the run asks."""
+
+    name: Model = None  # that requests name
+    share_asked: Ratio = None  # of the sessions, or of requests that stand alone: by the weights
+    share_planned: Ratio = None  # of the planned requests, as drawn
+    share_sent: RequestShare = None  # of the requests that were sent
+    planned: Count = None  # requests of the plan; of a closed loop that repeats it, of one round
+    sent: Count = None  # in the measurement
+    ok: Count = None  # that succeeded
+    failed: Count = None  # neither ok nor left by their users
+    success_rate: RequestShare = None  # ok of those submitted in the window
+    errors: tuple[ErrorCount, ...] = ()
+    input_tokens: Tokens = None  # of the requests that succeeded
+    output_tokens: Tokens = None  # of their answers
+    ttft: Metric = NO_METRIC
+    e2e: Metric = NO_METRIC
+
+
 class TurnResult(Document, frozen=True, kw_only=True):
     """Figures of one turn of all conversations."""
 
@@ -861,6 +889,8 @@ class RunDocument(Document, frozen=True, kw_only=True):
     slo: Objectives | None = None  # goodput and attainment; None: no objectives
     fairness: Fairness | None = None  # among the classes of traffic; None: one class
     classes: dict[str, ClassResult] | None = None  # figures of each class of traffic; None: one class
+    slots: SlotsFollowed | None = None  # asked and achieved; None: no closed loop whose slots change
+    models: tuple[ModelResult, ...] = ()  # figures of each of several models; empty: one model
     conversations: Conversations | None = None  # what became of them; None: there were none
     sessions: SessionFigures | None = None  # of conversations and of traces of sessions; None: there were none
     session_ends: SessionEnds | None = None  # that servers were asked for; None: `--session-end` was not given

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
 from fastllmload.endpoint.call import GrpcCall
@@ -16,6 +18,7 @@ from fastllmload.errors import InputError
 from fastllmload.settings import KEY_VARIABLES, PROMPT_FORMS, Workload
 
 MODEL = "{model}"  # in a path
+MARK = "\x02"  # a model's name that is none; JSON escapes it
 
 
 def named(path: str, model: str) -> str:
@@ -122,6 +125,14 @@ class Endpoint:
     def page(self, base_path: str, resource: str) -> str:
         """Path of *resource* of the same API."""
         return self.root(base_path.rstrip("/").removesuffix("/" + self.resource), resource)
+
+    def before_model(self) -> bytes | None:
+        """What all bodies have in front of the model's name; None where it is not in front of the prompt, or in the path."""
+        if MODEL in self.resource:
+            return None
+        prompt = next(iter(self.prompts.values()))
+        before, *after = cut(self.body(MARK, prompt, Workload(), {})).before.split(msgspec.json.encode(MARK))
+        return before if len(after) == 1 else None
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """The bodies of a plan. InputError for a form of prompt that the protocol cannot carry, and a wrong --extra-body."""

@@ -13,8 +13,9 @@ A template is JSON with slots:
 * places from 0: `$sequence` of the event, `$index` of the block, `$call` of the tool call (`$call_hex`: 4 digits);
 * `$finish`: one of `words`, which may have slots; `$padding`; `$tool`: the name of the tool that is called.
 
-`error` has `$code`, `$type`, `$message`; pages have `$model`, `$created`, `$max_model_len`, `$now`, `$later`, `$version`,
-and over gRPC `$served`: whether field 1 of the request names a model that is served.
+`error` has `$code`, `$type`, `$message`; pages have `$model`, `$models` (an `entry` for each), `$created`,
+`$max_model_len`, `$now`, `$later`, `$version`, and over gRPC `$served`: whether field 1 of the request names a model that is
+served.
 
 Of gRPC (`framing`), a template has the names of `reply`, a number that is 0 is left out, and there are no conditions;
 `$raw_text`, `$raw_whole_text` have their size before them in four bytes, `$raw_prompt`, `$raw_completion`, `$raw_tokens` are
@@ -78,6 +79,7 @@ class SimulatedPage:
     method: str = "GET"
     content_type: str = "application/json"
     message: Schema | None = None  # gRPC: the text is one
+    entry: str = ""  # of each model; `$models` in the text are all of them
 
 
 @dataclass(frozen=True)

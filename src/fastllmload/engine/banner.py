@@ -88,7 +88,8 @@ def arriving(described: PlanDescription) -> str:
 def loop(plan: Plan, cap: int | None) -> str:
     """`open loop, poisson, 500 requests/s`."""
     if plan.concurrency is not None:
-        return f"closed loop, {plan.concurrency:,} in flight"
+        changes = plan.description.load.concurrency_changes
+        return f"closed loop, {plan.concurrency if changes is None else changes} in flight"
     arrivals = plan.description.load.arrivals or ArrivalFacts()
     text = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g} {arriving(plan.description)}/s"
     if arrivals.changes is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
 from fastllmload.endpoint import ENDPOINTS, resolve_endpoint, shown
 from fastllmload.engine.preflight.check import Preflight
@@ -124,7 +125,11 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
     return ResolvedSettings(
         msgspec.structs.replace(
             settings,
-            target=msgspec.structs.replace(with_class_target(settings.target, classes), model=described.model),
+            target=msgspec.structs.replace(
+                with_class_target(settings.target, classes),
+                model=described.model,
+                models=tuple((str(one.name), known(one.share) or 0.0) for one in described.models),
+            ),
             load=load_of(settings.load, described.load, plan),
             workload=msgspec.structs.replace(
                 workload_of(settings.workload, described.workload),

@@ -21,6 +21,7 @@ OWN = {
     "faults",
     "overrides",
     "logged",
+    "more_models",
 }  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
@@ -40,7 +41,7 @@ def simulated_target(
     if running is not None:
         yield (running.url,), running
         return
-    with SimulatorProcess(options_of(target.simulate)) as simulator:
+    with SimulatorProcess(engine_options(target)) as simulator:
         try:
             yield (simulator.url,), simulator
         finally:
@@ -50,7 +51,14 @@ def simulated_target(
 def check_engine_options(settings: RunSettings) -> None:
     """InputError when the run would start a simulated engine with invalid options; raised before anything is written."""
     if needs_engine(settings.target):
-        resolve(options_of(settings.target.simulate))
+        resolve(engine_options(settings.target))
+
+
+def engine_options(target: Target) -> SimulatorOptions:
+    """Those of `--simulate`; the engine also serves the models of `--models`."""
+    options = options_of(target.simulate)
+    more = tuple(name for name, _ in target.models if name != options.model)
+    return msgspec.structs.replace(options, more_models=more) if more else options
 
 
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:

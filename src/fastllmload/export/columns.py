@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastllmload.arrays import Mask
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.metrics.run.per_model import models_of_rows
 from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
 from fastllmload.metrics.tokens.times import token_times
@@ -57,6 +58,8 @@ class Source:
     tokens: TokenCounts
     complete: Mask
     answers_have_tokens: bool
+    models: npt.NDArray[np.int64] | None = None  # of each row; None: not known
+    model_names: Sequence[str] = ()
 
 
 def plain(name: str) -> Make:
@@ -145,9 +148,16 @@ def _host(rows: Rows, source: Source, part: slice) -> ExportColumn:
     return ExportColumn(np.maximum(at, 0), at < 0, source.names.host_names())
 
 
+def _model(rows: Rows, source: Source, part: slice) -> ExportColumn:
+    """The model that each request names; null outside of the measurement."""
+    numbers = np.full(len(rows), -1) if source.models is None else source.models[part]
+    return ExportColumn(np.maximum(numbers, 0), numbers < 0, source.model_names)
+
+
 def columns_of(run: Run) -> dict[str, Make]:
-    """REQUEST_COLUMNS, of a run over many hosts with the host."""
-    return {**REQUEST_COLUMNS, "host": _host} if run.document.hosts else REQUEST_COLUMNS
+    """REQUEST_COLUMNS, of a run over many hosts with the host, of one with several models with the model."""
+    host = {"host": _host} if run.document.hosts else {}
+    return {**REQUEST_COLUMNS, **host, **({"model": _model} if run.document.plan.description.models else {})}
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,11 @@ class Block:
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
     """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
     spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
-    source = Source(RowNames(run.document), count_tokens(run), run.complete_rows, spoken is None or spoken.tokens)
+    names = [str(one.name) for one in run.document.plan.description.models]
+    source = Source(
+        RowNames(run.document), count_tokens(run), run.complete_rows, spoken is None or spoken.tokens,
+        models_of_rows(run), names,
+    )  # fmt: skip
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (
         (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)

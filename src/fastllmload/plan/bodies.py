@@ -99,6 +99,59 @@ def as_messages(path: Path, bodies: Bodies, call: GrpcCall) -> Bodies:
     return replace(bodies, offsets=np.concatenate(ends), sha256=hasher.hexdigest())
 
 
+def with_heads(path: Path, bodies: Bodies, heads: Sequence[bytes], which: npt.NDArray[np.int64]) -> Bodies:
+    """The bodies in *path*, which all begin with *heads[0]*, each with `heads[which]` in its place."""
+    if "pieces.npy" in bodies.graph:
+        return _with_head_pieces(path, bodies, heads, which)
+    hasher, written = hashlib.sha256(), path.with_name(f"{path.name}.heads")
+    sizes = np.array([len(head) for head in heads], np.int64)
+    with disk_errors(path), open(path, "rb") as old, open(written, "wb", buffering=BUFFER) as file:
+        for number, size in zip(which.tolist(), np.diff(bodies.offsets).tolist(), strict=True):
+            body = old.read(size)
+            assert body.startswith(heads[0])
+            body = heads[number] + body[len(heads[0]) :]
+            hasher.update(body)
+            file.write(body)
+    with disk_errors(path):
+        written.replace(path)
+    more = sizes[which] - sizes[0]
+    ends = bodies.offsets.astype(np.int64)
+    ends[1:] += np.cumsum(more)
+    return replace(_moved(bodies, more), offsets=ends.astype(np.uint64), sha256=hasher.hexdigest())
+
+
+def _with_head_pieces(path: Path, bodies: Bodies, heads: Sequence[bytes], which: npt.NDArray[np.int64]) -> Bodies:
+    """The same for bodies of pieces: the heads are added to the file, and each body begins with one of them."""
+    with disk_errors(path), open(path, "ab") as file:
+        begin = file.tell()
+        file.write(b"".join(heads))
+    with disk_errors(path), open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    sizes = np.array([len(head) for head in heads], np.uint64)
+    at = np.uint64(begin) + np.cumsum(sizes) - sizes
+    old, first = bodies.graph["pieces.npy"], bodies.offsets[:-1].astype(np.int64)
+    rest = old.copy()
+    rest["at"][first] += sizes[0]
+    rest["size"][first] -= sizes[0]
+    front = np.empty(len(first), old.dtype)
+    front["at"], front["size"] = at[which], sizes[which]
+    pieces = np.insert(rest, first, front)
+    offsets = (bodies.offsets + np.arange(len(bodies.offsets), dtype=np.uint64)).astype(np.uint64)
+    found = _moved(bodies, sizes[which].astype(np.int64) - np.int64(sizes[0]))
+    return replace(found, offsets=offsets, sha256=digest, graph={**found.graph, "pieces.npy": pieces})
+
+
+def _moved(bodies: Bodies, more: npt.NDArray[np.int64]) -> Bodies:
+    """*bodies* whose positions of the conversation's text are *more* bytes further on."""
+    if bodies.turns is None:
+        return bodies
+    turns = bodies.turns.copy()
+    inside = turns["reply_at"] > 0
+    turns["skip"] = (turns["skip"].astype(np.int64) + more).astype(np.uint32)
+    turns["reply_at"][inside] = (turns["reply_at"].astype(np.int64) + more)[inside]
+    return replace(bodies, turns=turns)
+
+
 class BodyFile:
     """A file of bodies that are encoded one by one: writes, hashes and counts them."""
 

@@ -2,10 +2,10 @@
 
 Random streams of seed S (independent, so that changing the load never changes the requests):
 
-| phase | content and lengths | instants | shared prefixes | users |
-|---|---|---|---|---|
-| measure | S | S/arrivals | S/prefix | S/users |
-| warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix | |
+| phase | content and lengths | instants | shared prefixes | users | models |
+|---|---|---|---|---|---|
+| measure | S | S/arrivals | S/prefix | S/users | S/model |
+| warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix | | S/warmup/model |
 
 Repetition r > 0 takes its instants from S/arrivals/r; a workload's `stream` is appended to S in all of them.
 
@@ -33,6 +33,7 @@ from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
 from fastllmload.plan.conversations.graph import Opening
 from fastllmload.plan.conversations.turns import line_calls, scheduled
+from fastllmload.plan.models import DrawnModels, name_models
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -41,6 +42,7 @@ from fastllmload.plan.plan import (
     CLIENT,
     CLIENT_ROW,
     DOCUMENT,
+    MODELS,
     PREFIX,
     SCHEDULE,
     SCHEMA_VERSION,
@@ -83,6 +85,9 @@ def build_plan(
         pace = warmup_pace(settings.load, f"{origin}/arrivals", share)
     clear(out_dir)
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
+    models = DrawnModels(np.empty(0, np.uint16))
+    if settings.target.models:
+        bodies, models = name_models(out_dir / BODIES, bodies, settings.target, f"{origin}/model", endpoint)
     if endpoint.call is not None:
         bodies = as_messages(out_dir / BODIES, bodies, endpoint.call)
     requests, turns = len(bodies.input_tokens), bodies.turns
@@ -95,6 +100,7 @@ def build_plan(
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
         CALLS: None if turns is None else line_calls(turns),
+        MODELS: models.of_request if models.described else None,
         **bodies.graph,
     }
     content = source.describe()
@@ -106,6 +112,7 @@ def build_plan(
         conversations=bodies.conversations,
         joint=None if bodies.conversations is None else endpoint.joint.described(),
         behaviour=None if users is None else described_users(settings.behaviour, users),
+        models=models.described,
         **common(settings, model),
     )
     return finish(out_dir, description, bodies, bodies.kinds, arrays)

@@ -25,6 +25,7 @@ from fastllmload.documents.plan import (
     ClassDescription,
     ExactPrompts,
     LoadDescription,
+    ModelPlan,
     PlanDescription,
     WorkloadDescription,
 )
@@ -32,6 +33,7 @@ from fastllmload.endpoint import resolve_endpoint
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
 from fastllmload.plan.conversations.turns import line_edges
+from fastllmload.plan.models import joined
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import (
     BODIES,
@@ -42,6 +44,7 @@ from fastllmload.plan.plan import (
     EDGES,
     FOLLOWS,
     LAST_TURN,
+    MODELS,
     PREFIX,
     SCHEDULE,
     TURN,
@@ -89,7 +92,8 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
     load = msgspec.structs.replace(one.load, repetition=settings.load.repetition)
     load = load if count is None else msgspec.structs.replace(load, num_requests=count)
     target = msgspec.structs.replace(
-        settings.target, model=one.model or settings.target.model, urls=one.urls or settings.target.urls,
+        settings.target, model=one.model or settings.target.model, models=one.models, model_zipf=one.model_zipf,
+        urls=one.urls or settings.target.urls,
         endpoint_path=one.endpoint_path or settings.target.endpoint_path,
         endpoint_type=one.endpoint_type or settings.target.endpoint_type,
         headers=settings.target.headers + one.headers,
@@ -186,6 +190,7 @@ def merge(
         EDGES: edges,
         CALLS: merged_calls(plans, order, turns),
         PREFIX: optional(plans, order, "prefix_tokens", np.dtype(np.int32)),
+        MODELS: merged_models(plans, order),
         CLIENT: optional(plans, order, "client", CLIENT_ROW),
     }
     return finish(out_dir, described(settings, phase, model, parts), bodies, classes, arrays)
@@ -207,6 +212,34 @@ def gathered(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any
 def optional(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
     """As `gathered`, of zeros where a part has none; None when no part has any."""
     return None if all(getattr(plan, name) is None for plan in plans) else gathered(plans, order, name, dtype, 0)
+
+
+def models_of(plan: Plan) -> tuple[ModelPlan, ...]:
+    """The models of a class: its only one too."""
+    own = plan.description
+    tokens = {"input_tokens": int(plan.input_tokens.sum()), "output_tokens": int(plan.output_tokens.sum())}
+    return own.models or (
+        ModelPlan(name=own.model, share=1.0, starts=len(plan.starts), requests=plan.requests, **tokens),
+    )
+
+
+def joint_models(plans: Sequence[Plan]) -> tuple[ModelPlan, ...]:
+    """The models of all classes; empty where no class has several."""
+    if not any(plan.description.models for plan in plans):
+        return ()
+    return joined([(models_of(plan), len(plan.starts)) for plan in plans])
+
+
+def merged_models(plans: Sequence[Plan], order: Order) -> npt.NDArray[np.uint16] | None:
+    """Index into `joint_models` of each request; None where no class has several."""
+    place = {one.name: number for number, one in enumerate(joint_models(plans))}
+    if not place:
+        return None
+    found = gathered(plans, order, "request_model", np.dtype(np.uint16), 0)
+    for number, plan in enumerate(plans):
+        mine = order.part == number
+        found[mine] = np.array([place[one.name] for one in models_of(plan)], np.uint16)[found[mine]]
+    return found
 
 
 def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:
@@ -299,6 +332,7 @@ def described(
             prefix_len=0, num_prefixes=1, exact=exact_of(plans),
         ),
         requests=sum(plan.requests for plan in plans),
+        models=joint_models(plans),
         classes=tuple(described_class(one, by_name.get(one.name)) for one in settings.classes),
         **common(settings, model),
     )  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from dataclasses import replace as replace_pace
 
 from msgspec.structs import replace
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
-from fastllmload.arrivals.curve import read_curve
+from fastllmload.arrivals.curve import mean_rate, read_curve
 from fastllmload.arrivals.process import ArrivalProcess, GrowingSchedule, Recorded, Schedule
 from fastllmload.documents.plan import LoadDescription
 from fastllmload.errors import InputError
@@ -35,6 +36,7 @@ class Pace:
     arrivals: ArrivalProcess | None = None
     rate: float | None = None
     concurrency: int | None = None
+    changes: str | None = None  # of the slots of a closed loop, as written
     seconds: float | None = None
     cycles: bool = False
     seed: str = ""
@@ -53,6 +55,8 @@ class Pace:
             loop="closed" if self.arrivals is None else "open",
             arrivals=arrivals,
             concurrency=self.concurrency,
+            concurrency_changes=self.changes,
+            concurrency_curve=None if self.changes is None else read_curve(self.changes, self.seconds).describe(),
             duration_s=self.seconds,
             cycles=self.cycles,
         )
@@ -77,7 +81,7 @@ def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -
     """The pace of the measured phase. *drawn*: its schedule. InputError for a load without requests, or with too many."""
     _check_sizes(load)
     if load.concurrency is not None:
-        return _closed(load.concurrency, load.num_requests, load.duration)
+        return replace_pace(_closed(load.concurrency, load.num_requests, load.duration), changes=load.concurrency_curve)
     assert load.rate is not None
     arrivals = measured_arrivals(load)
     count = load.num_requests
@@ -104,8 +108,9 @@ def measured_arrivals(load: Load) -> ArrivalProcess:
 def warmup_pace(load: Load, seed: str, share: float = 1.0) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
-    `--rate inf` and a trace with its own instants warm up in a closed loop. *share* scales requests and tokens. The default
-    warm-up lasts no longer than the measured phase (or WARMUP_LEAST_S).
+    `--rate inf` and a trace with its own instants warm up in a closed loop, one whose slots change with their mean
+    number. *share* scales requests and tokens. The default warm-up lasts no longer than the measured phase (or
+    WARMUP_LEAST_S).
     """
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0
@@ -117,6 +122,8 @@ def warmup_pace(load: Load, seed: str, share: float = 1.0) -> Pace:
         raise InputError("value-out-of-range", "--warmup must be 0 (none) or more requests, tokens or seconds")
     if load.rate is None or math.isinf(load.rate):
         slots = load.concurrency if load.concurrency is not None else WARMUP_CONCURRENCY
+        if load.concurrency_curve is not None and load.duration is not None:
+            slots = max(1, round(mean_rate(read_curve(load.concurrency_curve, load.duration), load.duration)))
         return _closed_warmup(slots, requests, tokens, seconds)
     arrivals = choose_arrivals(load.arrival, load.rate, load.burstiness)
     drawn = GrowingSchedule(arrivals, load.rate, random.Random(seed))

@@ -3,7 +3,8 @@
 Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that follows a reply;
 absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16),
 `body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; with conversations `turns.npy`
-(TURN), with user behavior `client.npy` (CLIENT_ROW), and with shared prompt parts `prefix_tokens.npy` (int32).
+(TURN), with user behavior `client.npy` (CLIENT_ROW), and with shared prompt parts `prefix_tokens.npy` (int32),
+with several models `request_model.npy` (uint16).
 The turns of a conversation are consecutive. Nothing in a plan depends on the number of workers, the target's address or
 the API key.
 """
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.plan.toolturn import ToolTurns
+from fastllmload.arrivals.curve import SlotChanges, described_curve, slot_changes
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import (
     ClassDescription,
@@ -64,7 +66,7 @@ SCHEMA_VERSION = 1
 DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
-TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
+TURNS, CLIENT, PREFIX, MODELS = "turns.npy", "client.npy", "prefix_tokens.npy", "request_model.npy"
 EDGES, PIECES, CALLS, BLOCKS = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy"
 FOLLOWS = -1  # t_sched of a later request of a session, which is due some time after the replies that it waits for
 LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
@@ -98,6 +100,7 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     TURNS: TURN,
     CLIENT: CLIENT_ROW,
     PREFIX: np.dtype(np.int32),
+    MODELS: np.dtype(np.uint16),
     EDGES: EDGE,
     PIECES: PIECE,
     CALLS: CALL,
@@ -105,9 +108,9 @@ ARRAYS: dict[str, np.dtype[Any]] = {
 }
 OF_GRAPH = (EDGES, PIECES, CALLS, BLOCKS)
 OTHERWISE = {EDGES, PIECES, BLOCKS}  # these do not have one item per request
-OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX, *OF_GRAPH}  # a closed loop has no schedule
+OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX, MODELS, *OF_GRAPH}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
-KEPT = (EDGES, CALLS, BLOCKS)  # that a run folder keeps
+KEPT = (EDGES, CALLS, BLOCKS, MODELS)  # that a run folder keeps
 RECORD_FILE = "schedule.npy"
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2"),
@@ -130,6 +133,7 @@ class Plan:
     turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
     prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
+    request_model: npt.NDArray[np.uint16] | None = None  # index into the description's models; None: one model
     edges: npt.NDArray[np.void] | None = None  # EDGE, by source; None: in each session the turns follow each other
     pieces: npt.NDArray[np.void] | None = (
         None  # PIECE, which body_offset then counts; None: each body lies in one piece
@@ -162,6 +166,7 @@ class Plan:
             turns=named.get(TURNS),
             client=named.get(CLIENT),
             prefix_tokens=named.get(PREFIX),
+            request_model=named.get(MODELS),
             edges=named.get(EDGES),
             pieces=named.get(PIECES),
             calls=named.get(CALLS),
@@ -196,6 +201,7 @@ class Plan:
             edges=kept[0],
             calls=kept[1],
             blocks=kept[2],
+            request_model=kept[3],
         )
 
     @property
@@ -270,6 +276,12 @@ class Plan:
         """Slots of a closed loop, as a warm-up without a target rate is one; None in an open loop."""
         slots = self.description.load.concurrency
         return int(slots) if isinstance(slots, (int, float)) else None
+
+    @property
+    def slot_changes(self) -> SlotChanges | None:
+        """When the slots of a closed loop change; None where they do not."""
+        curve = self.description.load.concurrency_curve
+        return None if curve is None or not self.duration_s else slot_changes(described_curve(curve), self.duration_s)
 
     @property
     def duration_s(self) -> float | None:

@@ -82,7 +82,10 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     help="With constant times: tokens of each stream at instants of its own, or of all streams at once.",
 )
 @click.option("--null", is_flag=True, help="Answers as fast as possible.")
-@click.option("--model", default="simulated", show_default=True, help="Name of the model.")
+@click.option(
+    "--model", "models", multiple=True, default=("simulated",), show_default=True,
+    help="Name of the model, repeatable: all are served, as adapters of one engine.",
+)  # fmt: skip
 @click.option("--any-model", is_flag=True, help="Accepts every model name.")
 @click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="Key that requests must have.")
 @click.option("--tls", is_flag=True, help="Speaks TLS, with a new certificate for localhost that signs itself.")
@@ -151,8 +154,9 @@ def main(**options: object) -> None:
     """Serve the OpenAI and Ollama APIs from a simulated LLM engine."""
     from fastllmload.simulator.serve import serve
 
+    options["model"], *more = dict.fromkeys(options.pop("models"))  # type: ignore[call-overload]
     try:
-        sys.exit(serve(SimulatorOptions(**options), announce))  # type: ignore[arg-type]
+        sys.exit(serve(SimulatorOptions(more_models=tuple(more), **options), announce))  # type: ignore[arg-type]
     except FastLLMLoadError as error:
         click.echo(f"fastllmload: {error}", err=True)
         sys.exit(error.exit_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fastllmload import __version__
 from fastllmload._ext.bytes.schema import with_prefix
@@ -74,10 +74,10 @@ def label_value(text: str) -> str:
     return escaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def names(body: bytes, model: str) -> bool:
-    """Whether field 1 of the message in *body* is *model*."""
+def names(body: bytes, models: Sequence[str]) -> bool:
+    """Whether field 1 of the message in *body* is one of *models*."""
     try:
-        return scalars(message_of(body)).get(1) == model.encode()
+        return scalars(message_of(body)).get(1) in [model.encode() for model in models]
     except ValueError:
         return False
 
@@ -86,12 +86,17 @@ class Pages:
     """Called by the server as `(path, counters, body)`; None means that there is no such page. *any_model*: is served."""
 
     def __init__(
-        self, apis: Iterable[SimulatedApi], model: str, max_model_len: int, created: int, any_model: bool = False
+        self,
+        apis: Iterable[SimulatedApi],
+        models: Sequence[str],
+        max_model_len: int,
+        created: int,
+        any_model: bool = False,
     ) -> None:
-        self.model = model
+        self.models = models  # the first is that of requests that name none
         self.any_model = any_model
         self.values = {
-            "model": model,
+            "model": models[0],
             "created": created,
             "max_model_len": max_model_len,
             "version": __version__,
@@ -104,13 +109,15 @@ class Pages:
         page = self.pages.get(path)
         if page is not None:
             now = time.time()
-            served = "true" if self.any_model or names(body, self.model) else "false"
-            text = filled(page.text, self.values | {"now": utc(now), "later": utc(now + 300), "served": served})
+            served = "true" if self.any_model or names(body, self.models) else "false"
+            values = self.values | {"now": utc(now), "later": utc(now + 300), "served": served}
+            of_each = [filled(page.entry, values | {"model": model}) for model in self.models if page.entry]
+            text = filled(page.text, values).replace(b"$models", b",".join(of_each))
             if page.message is not None:
                 return "POST", "application/grpc", with_prefix(page.message.encode(text))
             return page.method, page.content_type, text
         if path in ("/health", "/ping"):
             return "GET", "application/json", b'{"status":"ok"}'
         if path == "/metrics":
-            return "GET", "text/plain; version=0.0.4; charset=utf-8", render_metrics(self.model, counters())
+            return "GET", "text/plain; version=0.0.4; charset=utf-8", render_metrics(self.models[0], counters())
         return None

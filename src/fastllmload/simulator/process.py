@@ -143,13 +143,19 @@ def arguments(options: SimulatorOptions) -> list[str]:
     defaults = SimulatorOptions()
     for name in options.__struct_fields__:
         value = getattr(options, name)
-        if value == getattr(defaults, name) or name in ("api_key", "die_with_parent"):
+        if (
+            value == getattr(defaults, name)
+            or name in ("api_key", "die_with_parent")
+            or (name == "model" and options.more_models)
+        ):
             continue
         flag = "--" + name.replace("_", "-")
         if name == "faults":
             out += [part for fault in value for part in ("--fault", fault)]
         elif name == "logged":
             out += [part for header in value for part in ("--log", header)]
+        elif name == "more_models":
+            out += [part for model in (options.model, *value) for part in ("--model", model)]
         elif name == "overrides":
             out += [part for field, text in value for part in ("--set", f"{field}={text}")]
         elif value is True:

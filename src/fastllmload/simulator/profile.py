@@ -98,6 +98,7 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     phase: str | None = None  # spread or lockstep
     null: bool = False  # answer as fast as possible
     model: str = "simulated"
+    more_models: tuple[str, ...] = ()  # that are served too
     any_model: bool = False
     api_key: str | None = None
     tls: bool = False  # with a certificate that signs itself, unless there is one

@@ -101,7 +101,8 @@ def build(
         connections, truth, forms, options.coalesce, options.early_head, (token or "").lower().encode("latin-1")
     )
     visits = Visits(options.logged, token) if options.logged or token is not None else None
-    pages = Pages(apis, options.model, profile.max_model_len, int(time.time()), options.any_model)
+    models = (options.model, *options.more_models)
+    pages = Pages(apis, models, profile.max_model_len, int(time.time()), options.any_model)
     cadence = cadence_of(options, profile)
     controls = controls_of(options, profile)
     return Server(
@@ -153,6 +154,7 @@ def intake_settings(options: SimulatorOptions, profile: Profile) -> SimpleNamesp
         any_model=options.any_model,
         secured=options.secured,
         model=options.model,
+        models=frozenset((options.model, *options.more_models)),
         chunk_bytes=options.chunk_bytes,
         default_max_tokens=profile.default_max_tokens,
         max_model_len=profile.max_model_len,

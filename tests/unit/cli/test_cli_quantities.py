@@ -64,6 +64,7 @@ SAME: dict[Callable[[str], Any], Pairs] = {
                          ("spikes:1,2,1m,1s", "spikes:1,2,60,1000ms"), ("ramp:1,2,1h", "ramp:1,2,3600")),
     read.arrival: (("onoff:1d,1s", "onoff:24h,1000ms"),),
     read.count: COUNTS,
+    read.count_or_curve: COUNTS,
     read.count_from_zero: COUNTS,
     read.workers: COUNTS,
     read.positive: COUNTS,
@@ -102,7 +103,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.between, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen,
-    read.metric, read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
+    read.metric, read.models, read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
     read.rate_series, ENDPOINT_TYPE, read.ray_address,
     read.session_end, read.session_field, read.session_header, read.session_token, read.text, read.url, read.url_path,
 }  # fmt: skip
@@ -120,6 +121,7 @@ OWN_OPTIONS = (
 ALL = (*OPTIONS, *OWN_OPTIONS)
 # Fields of RunSettings that no option sets with a text of its own.
 DERIVED = {"load.warmup_requests", "load.warmup_tokens", "load.warmup_seconds", "load.rate", "load.rate_curve",
+           "load.concurrency", "load.concurrency_curve",
            "workload.least_output", "workload.salt", "workload.stream", "workload.prefix_stream",
            "output.plan_urls"}  # fmt: skip
 

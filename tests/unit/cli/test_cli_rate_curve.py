@@ -91,3 +91,25 @@ def test_bad_series(tmp_path: Path, text: str, sentence: tuple[str, ...]) -> Non
     file.write_text(text)
     said = refused("--rate-series", str(file), "--duration", "60")
     assert f"--rate-series {file}" in said and says(said, *sentence) and "write one TIME,RATE a line" in said
+
+
+def test_slots_that_change() -> None:
+    """The most slots go into `load.concurrency`; the run has a duration."""
+    settings, _ = settings_of("--concurrency", "ramp:1,64", "--duration", "10")
+    assert (settings.load.concurrency_curve, settings.load.concurrency, settings.load.rate) == ("ramp:1,64", 64, None)
+    settings, _ = settings_of("-c", "steps:4,9,2")
+    assert (settings.load.concurrency, settings.load.duration) == (9, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-c", "ramp:1"], ("rate-curve-invalid", "--concurrency", "'ramp:1'")),
+        (["-c", "ramp:0,0.3", "-d", "9"], ("schedule-empty", "ramp:0,0.3")),
+        (["-c", "ramp:0,0", "-d", "9"], ("schedule-empty", "--concurrency")),
+        (["-c", "ramp:1,2000000", "-d", "9"], ("value-out-of-range", "1,000,000")),
+        (["-c", "ramp:1,9", "--rate", "5"], ("rate-and-concurrency", "--rate")),
+    ],
+)
+def test_what_slots_cannot_do(arguments: list[str], sentence: tuple[str, ...]) -> None:
+    assert says(refused(*arguments), *sentence)

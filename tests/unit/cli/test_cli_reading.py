@@ -44,6 +44,8 @@ EVERY_OPTION = {
     "frequency-penalty": ("0.5", "workload.extra_body", '{"frequency_penalty": 0.5}'),
     "repetition-penalty": ("1.1", "workload.extra_body", '{"repetition_penalty": 1.1}'),
     "model": ("m", "target.model", "m"),
+    "models": ("a=5,org/b,c=0.5", "target.models", (("a", 5.0), ("org/b", 1.0), ("c", 0.5))),
+    "model-zipf": ("1.5", "target.model_zipf", 1.5),
     "endpoint-type": ("vllm", "target.endpoint_type", "openai-completions"),
     "endpoint": ("/x", "target.endpoint_path", "/x"),
     "header": ("A: b", "target.headers", (("A", "b"),)),
@@ -163,6 +165,7 @@ TRACE = ["--workload", "azure", "--dataset-path", "f"]
 COMPANIONS = {  # options that an option requires
     "random-range-ratio": ["--rate", "1", "--isl", "100", "--osl", "10"],
     **{name: ["--rate", "1", "--temperature", "none"] for name in ("top-p", "top-k", "min-p")},
+    "model-zipf": ["--rate", "1", "--models", "a,b"],
     "dataset-path": ["--workload", "azure"],
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to"), TRACE),

@@ -53,6 +53,7 @@ FILES = {
         ]
     ),
     "server.toml": EXAMPLE,
+    "adapters.txt": "base\nsql-adapter\nlaw-adapter\n",
     "sessions.jsonl": "".join(
         json.dumps(
             {

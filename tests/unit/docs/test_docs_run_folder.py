@@ -46,7 +46,7 @@ def test_every_file_is_there_and_every_file_of_a_run_is_named() -> None:
     left = {str(path.relative_to(real_run())) for path in real_run().rglob("*") if path.is_file()}
     assert left <= named
     of_others = {"text.bin", "workers/<w>/", "workers/tap.bin", "workers/tap.json", ".work/", "hosts/<h>/"}
-    of_others |= {"plan/edges.npy", "plan/blocks.npy"}  # of sessions
+    of_others |= {"plan/edges.npy", "plan/blocks.npy", "plan/request_model.npy"}  # of sessions, of several models
     of_others |= {"server-info.json"}  # of servers that the run did not start
     of_others |= {"workers/merged/", "event_totals.npy", "hosts/<h>/summary/"}  # collect; --collect summary
     assert named - left == of_others

@@ -15,7 +15,17 @@ cdef class Slots:
     cdef Slot* resting                  # a ring of *count* from *first_resting* on, the earliest first; owned
     cdef uint32_t first_resting, rest_count
     cdef int32_t* errors                # in a row, of each slot; owned
-    cdef int begin(self, Py_ssize_t count, uint64_t limit) except -1            # a phase
+    cdef bint varies                    # slots also open and close during the phase
+    cdef const int64_t[::1] closings    # ns from time zero at which one slot less is wanted, ascending
+    cdef Py_ssize_t closing             # the next of them
+    cdef uint32_t excess                # slots that are to close when their requests end
+    cdef int32_t* closed                # *closed_count* numbers of slots that may open again; owned
+    cdef uint32_t closed_count
+    cdef int32_t opened                 # numbers that were given out
+    cdef int begin(self, Py_ssize_t count, uint64_t limit, const int64_t[::1] closings) except -1        # a phase
+    cdef int32_t open(self, int64_t since) noexcept             # slot that opens at *since*; -1: one that was to close stays
+    cdef bint stays(self, int32_t slot, int64_t since) noexcept                 # a slot that is free at *since* is filled again
+    cdef int _close(self, int64_t since) noexcept
     cdef int clear(self) noexcept                                               # nothing will be filled again
     cdef bint left(self) noexcept                                               # one more may be sent
     cdef int free(self, int32_t slot, bint failed, int64_t now) noexcept        # its request has ended

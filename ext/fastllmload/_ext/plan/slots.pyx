@@ -2,6 +2,9 @@
 
 A slot whose requests failed ten times in a row rests after each further failure (spec/procedures 0.5): a server that refuses
 everything is not hammered.
+
+Where their number changes, slots open at instants of the pacer's schedule. One closes when its request has ended after an
+instant of *closings*; none is cut off.
 """
 
 from libc.stdlib cimport calloc, free
@@ -21,12 +24,13 @@ cdef class Slots:
         free(self.free_ones)
         free(self.resting)
         free(self.errors)
+        free(self.closed)
         self.free_ones = self.resting = NULL
-        self.errors = NULL
+        self.errors = self.closed = NULL
         self.count = 0
         return 0
 
-    cdef int begin(self, Py_ssize_t count, uint64_t limit) except -1:
+    cdef int begin(self, Py_ssize_t count, uint64_t limit, const int64_t[::1] closings) except -1:
         cdef size_t most = <size_t>max(1, count)
         self._forget()
         self.clear()
@@ -35,7 +39,12 @@ cdef class Slots:
         self.free_ones = <Slot*>calloc(most, sizeof(Slot))
         self.resting = <Slot*>calloc(most, sizeof(Slot))
         self.errors = <int32_t*>calloc(most, sizeof(int32_t))
-        if self.free_ones == NULL or self.resting == NULL or self.errors == NULL:
+        self.closed = <int32_t*>calloc(most, sizeof(int32_t))
+        self.varies = closings is not None
+        self.closings = closings
+        self.closing = self.opened = 0
+        self.excess = self.closed_count = 0
+        if self.free_ones == NULL or self.resting == NULL or self.errors == NULL or self.closed == NULL:
             raise MemoryError(f"{count} slots")
         self.count = <uint32_t>most
         return 0
@@ -43,6 +52,33 @@ cdef class Slots:
     cdef int clear(self) noexcept:
         self.freed = self.first_resting = self.rest_count = 0
         return 0
+
+    cdef int _close(self, int64_t since) noexcept:
+        while self.closing < self.closings.shape[0] and self.closings[self.closing] <= since:
+            self.closing += 1
+            self.excess += 1
+        return 0
+
+    cdef int32_t open(self, int64_t since) noexcept:
+        if self.varies:
+            self._close(since)
+            if self.excess:
+                self.excess -= 1
+                return -1
+            if self.closed_count:
+                self.closed_count -= 1
+                return self.closed[self.closed_count]
+        self.opened += 1
+        return self.opened - 1
+
+    cdef bint stays(self, int32_t slot, int64_t since) noexcept:
+        self._close(since)
+        if self.excess == 0:
+            return True
+        self.excess -= 1
+        self.closed[self.closed_count] = slot
+        self.closed_count += 1
+        return False
 
     cdef bint left(self) noexcept:
         return self.limit == 0 or self.issued < self.limit

@@ -146,10 +146,14 @@ cdef class Reactor:
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
-             Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None) -> None:
+             Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None,
+             const int64_t[::1] closings=None, uint32_t own=0) -> None:
         """Take over one phase.
 
-        *schedule*: int64 ns offsets of this worker's releases (open loop), or when each slot begins (closed loop).
+        *schedule*: int64 ns offsets of this worker's releases (open loop), or of the instants at which a slot opens: ascending, zeros
+        where nothing else is asked. Where the number of slots changes, *closings* are the instants at which one slot less is wanted,
+        and *own* is the most that this worker has at once; where it does not, slots that open later than others are in the middle of
+        sessions, and begin with requests of their own.
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
         again in each round of *slots*, which are those of all workers in a closed loop.
@@ -169,7 +173,8 @@ cdef class Reactor:
         share.request_class = request_class
         share.plan_size = <uint32_t>(body_offset.shape[0] - 1)
         share.slots = slots
-        share.own = <uint32_t>len(schedule) if closed and slots else 0
+        own = own if own else <uint32_t>len(schedule)
+        share.own = own if closed and slots else 0
         share.numbers = numbers
         share.target = target
         share.talks = talks
@@ -177,8 +182,8 @@ cdef class Reactor:
         share.parent = parent
         share.place = place
         self.users.begin(client)
-        share.own_first = closed and talks is not None and len(schedule) and schedule[len(schedule) - 1] > 0
-        self.releases.slots.begin(len(schedule), limit)
+        share.own_first = closed and closings is None and talks is not None and len(schedule) and schedule[len(schedule) - 1] > 0
+        self.releases.slots.begin(own if closed else len(schedule), limit, closings)
         self.releases.slots.issued = len(schedule) if share.own_first else 0
         self.pacer.load(schedule)
         self.releases.closed = closed

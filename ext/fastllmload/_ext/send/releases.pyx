@@ -2,7 +2,7 @@
 
 In an open loop the pacer's schedule says when: nothing is ever waited for. Without an idle connection a release opens one,
 and the row says so; only a cap on what is in flight (--max-concurrency) makes a release late on purpose. In a closed loop
-the schedule starts each slot once, and the end of a slot's request sends its next.
+the schedule opens slots, most often each once and all at time zero, and the end of a slot's request sends its next.
 
 Sessions: the schedule releases their first requests. When a reply has ended, the turn after it, or what else waits for it and
 for nothing more, is stitched and put among the pacer's followers, due some time later; so it is released like everything
@@ -52,6 +52,7 @@ cdef class Releases:
         """Send everything that is due: never wait, never skip, never re-anchor."""
         cdef int64_t due, backlog = 0
         cdef uint32_t request
+        cdef int32_t slot = -1
         cdef Talk* talk
         while self.sending:
             due = self.pacer.due()
@@ -63,10 +64,14 @@ cdef class Releases:
                 self._dispatch(talk.request, due, talk.slot, talk)
                 continue
             request = self.share.numbered(self.slots.issued if self.closed and not self.share.own_first else <uint64_t>self.pacer.next)
-            if self.closed and not self.share.own_first:
-                self.slots.issued += 1
             self.pacer.next += 1
-            self._dispatch(request, due, <int32_t>(self.pacer.next - 1) if self.closed else -1, NULL)
+            if self.closed:
+                slot = self.slots.open(due - self.pacer.start)
+                if self.slots.varies and (slot < 0 or not self.may_issue(now)):
+                    continue
+                if not self.share.own_first:
+                    self.slots.issued += 1
+            self._dispatch(request, due, slot, NULL)
         if backlog > self.words[k.W_BACKLOG_MAX]:
             self.words[k.W_BACKLOG_MAX] = backlog
         return 0
@@ -83,6 +88,8 @@ cdef class Releases:
         self.slots.wake(now)
         while self.slots.freed:
             slot = self.slots.take()
+            if self.slots.varies and not self.slots.stays(slot.number, slot.at - self.pacer.start):
+                continue
             if self.may_issue(now):
                 request = self.share.numbered(self.slots.issued)
                 self.slots.issued += 1

@@ -31,7 +31,8 @@ cdef struct NullKeys:               # what null mode looks for: quoted names, em
 cdef class Intake:
     cdef uint64_t seed
     cdef bint null, any_model, secured
-    cdef str model
+    cdef str model                  # of requests that name none
+    cdef frozenset models           # that are served
     cdef int64_t chunk_bytes
     cdef int64_t default_max_tokens, max_model_len
     cdef double eos_mean

@@ -27,7 +27,7 @@ _NOT_OF_CALLS = frozenset((
 ))
 _OF_TEXTS = frozenset((FAULT_EMPTY_TEXT, FAULT_HUGE_EVENT, FAULT_WHITESPACE_FIRST))
 cdef enum:
-    MODELS = 1000               # names that --any-model keeps apart
+    MODELS = 12000              # names, by API, that are kept apart
 
 
 cdef const uint8_t* value_of(const uint8_t* body, size_t size, Piece name) noexcept nogil:
@@ -57,7 +57,7 @@ cdef tuple names(object paths):
 
 
 cdef class Intake:
-    """*settings* has the attributes seed, null, any_model, secured (by TLS), model, chunk_bytes, default_max_tokens, max_model_len,
+    """*settings* has the attributes seed, null, any_model, secured (by TLS), model, models, chunk_bytes, default_max_tokens, max_model_len,
     eos_mean_tokens, prefix_block; *apis* are pairs of a SimulatedApi and its decoder, which gives an `Asked` of body bytes or
     raises ValueError."""
 
@@ -67,6 +67,7 @@ cdef class Intake:
         self.any_model = settings.any_model
         self.secured = settings.secured
         self.model = settings.model
+        self.models = settings.models
         self.chunk_bytes = settings.chunk_bytes
         self.default_max_tokens = settings.default_max_tokens
         self.max_model_len = settings.max_model_len
@@ -240,7 +241,7 @@ cdef class Intake:
         except ValueError as error:
             return self.refuse(400, "BadRequestError", f"the body cannot be read: {error}")
         name = self.named(number, r.target) if self.routes[number].named else asked.model
-        if name != self.model and not self.any_model and name is not None:
+        if name is not None and not self.any_model and name not in self.models:
             return self.refuse(404, "NotFoundError", api.missing.replace("$model", name))
         if asked.loads:
             return self.refuse(200, "application/json", asked.loads)

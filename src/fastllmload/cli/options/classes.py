@@ -24,7 +24,8 @@ MOST = 1000
 SHARE_TOLERANCE = 1e-6  # of a sum of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
 OWN = (
-    "rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "endpoint_type", "url", "header", "goodput"
+    "rate", "rate_series", "arrival", "burstiness", "model", "models", "model_zipf", "endpoint", "endpoint_type", "url",
+    "header", "goodput",
 )  # fmt: skip
 RUN_WIDE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
 OPEN_LOOP = "classes are open loops, so that what one sends never depends on how fast another is answered"
@@ -177,9 +178,13 @@ def one_class(
     load = load_of(name, settings, own)
     headers = headers_of(name, own)
     values = {group: values_of(group, settings, own) for group, _ in PLANS if group != "load"}
+    models = own if "target.model" in own or "target.models" in own else run  # those of the run, unless it has its own
+    several = models.get("target.models", ())
     one = TrafficClass(
         name=name, load=load, workload=Workload(**values["workload"]), behaviour=UserBehavior(**values["behaviour"]),
-        model=own.get("target.model"), endpoint_path=own.get("target.endpoint_path"), headers=headers,
+        model=several[0][0] if several else own.get("target.model"), models=several,
+        model_zipf=models.get("target.model_zipf") if several else None,
+        endpoint_path=own.get("target.endpoint_path"), headers=headers,
         endpoint_type=own.get("target.endpoint_type"), urls=own.get("target.urls", ()),
     )  # fmt: skip
     validate_class(one, settings)

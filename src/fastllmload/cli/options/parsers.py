@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastllmload import quantities
 from fastllmload.endpoint import template
 from fastllmload.endpoint.identity import OWN_HEADERS, pieces
 from fastllmload.errors import InputError, InvalidValue
+from fastllmload.files import read_text
 from fastllmload.redact import labelled
 from fastllmload.settings import CONTROL_VERBS
 from fastllmload.workload import user_behavior
@@ -120,6 +122,7 @@ TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
 DATASETS = ("sharegpt", "custom", "batch", "csv")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")
+MOST_MODELS = 10_000
 RANDOM = "random"  # vLLM's name of its drawn lengths
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
 
@@ -145,6 +148,13 @@ def rate_or_curve(text: str) -> dict[str, object]:
     if text.partition(":")[0].strip().lower() in CURVES:
         return {"load.rate_curve": text.strip()}
     return {"load.rate": rate(text)}
+
+
+def count_or_curve(text: str) -> dict[str, object]:
+    """A number of slots, or a shape such as `ramp:1,512`."""
+    if text.partition(":")[0].strip().lower() in CURVES:
+        return {"load.concurrency_curve": text.strip()}
+    return {"load.concurrency": count(text)}
 
 
 def turns(text: str) -> str:
@@ -375,6 +385,30 @@ def pair(text: str) -> tuple[str, str]:
     if equals == "" or name.strip() == "":
         raise InvalidValue("value-invalid", "is not a label; write NAME=VALUE")
     return name.strip(), value.strip()
+
+
+def models(text: str) -> tuple[tuple[str, float], ...]:
+    """`A=5,B=3,C`, or a file of such entries, one a line: names with weights, 1 where none is given."""
+    entries, named = text.split(","), {}
+    if "," not in text and "=" not in text and Path(text).is_file():
+        try:
+            entries = [line for line in read_text(text).splitlines() if line.strip() and not line.startswith("#")]
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InvalidValue("file-unreadable", f"cannot be read: {problem}") from None
+    for place, entry in enumerate(entries, 1):
+        name, equals, share = (part.strip() for part in (entry.rpartition("=") if "=" in entry else (entry, "", "")))
+        weight = quantities.number(share) if equals else 1.0
+        if not name or weight is None or not 0 < weight < math.inf:
+            raise InvalidValue(
+                "models-invalid",
+                f"has the entry {entry.strip()!r} (number {place}); write NAME or NAME=WEIGHT, above 0",
+            )
+        if name in named:
+            raise InvalidValue("models-invalid", f"names {name!r} twice; keep one")
+        named[name] = weight
+    if not 0 < len(named) <= MOST_MODELS:
+        raise InvalidValue("models-invalid", f"names {len(named):,} models; write 1 to {MOST_MODELS:,}")
+    return tuple(named.items())
 
 
 def hook(text: str) -> tuple[str, str]:

@@ -96,6 +96,8 @@ def read_settings(
     validate_run(raw_options, fields, complete)
     if fields.get("load.arrival") == "trace":  # which is what a trace does anyway
         del fields["load.arrival"]
+    if "models" in raw_options:
+        fields["target.model"] = fields["target.models"][0][0]
     if "unix_socket" in raw_options and "target.urls" not in fields:
         fields["target.urls"] = ("http://localhost",)
     if complete:

@@ -17,8 +17,8 @@ from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity, TrafficClass
 
 PLANNED = (
-    "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
-    "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
+    "models", "model_zipf", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival",
+    "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
     "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "session_start", "trace_prompts", "cache_blocks",
     "turns", "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
@@ -28,7 +28,15 @@ WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversat
 WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
 OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
-SAMPLED = ("telemetry_url", "scrape_metric", "telemetry_interval", "telemetry_idle", "power", "power_command", "gpu_index")
+SAMPLED = (
+    "telemetry_url",
+    "scrape_metric",
+    "telemetry_interval",
+    "telemetry_idle",
+    "power",
+    "power_command",
+    "gpu_index",
+)
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 
 
@@ -226,11 +234,23 @@ SESSION = (
     OptionRule("option-not-applicable", lambda o: on_other_hosts(o) and identity(o).end is not None,
          "{where} tells the server from this host, and --ray sends from others; leave one out", ("session_end", "affinity")),
 )  # fmt: skip
+# These also hold for each class.
+MODELS = (
+    OptionRule("options-conflict", lambda o: o.has("models"), "{where} and --models both name models; give one", ("model",)),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.before_model() is None,
+         "{where} needs requests whose body names the model in front of the prompt, and those of {protocol} do not; use -m",
+         ("models",)),
+    OptionRule("option-missing", lambda o: not o.has("models"),
+         "{where} is about several models; add --models A,B,C", ("model_zipf",)),
+    OptionRule("options-conflict", lambda o: len({weight for _, weight in o.get("target.models", ())}) > 1,
+         "{where} gives weights by place in the list, and --models has weights of its own; give one", ("model_zipf",)),
+)  # fmt: skip
 TARGET = (
     OptionRule("options-conflict", lambda o: o.has("simulate"),
          "--simulate sets up the simulated engine, but {where} names a target; give one", ("url", "unix_socket")),
     OptionRule("option-not-applicable", lambda o: o.has("unix_socket"),
          "{where} has no effect with --unix-socket, which has no ports; leave it out", ("source_address",)),
+    *MODELS,
     OptionRule("option-missing", lambda o: o.has("cert") and not o.has("key"),
          "--cert is given without --key; a client certificate needs both"),
     OptionRule("option-missing", lambda o: o.has("key") and not o.has("cert"),
@@ -301,6 +321,10 @@ WORKLOAD = (
     OptionRule("option-missing", lambda o: o.get("workload.session_start", "fresh") != "fresh"
          and o.get("load.concurrency") is None,
          "--session-start says where the sessions begin that a closed loop keeps going; add --concurrency"),
+    OptionRule("options-conflict", lambda o: o.get("workload.session_start", "fresh") != "fresh"
+         and (o.get("load.concurrency_curve") is not None or o.get("target.models")),
+         "--session-start begins with a fixed number of sessions of one model; leave {other} out",
+         values=lambda o: {"other": "the curve of --concurrency" if o.get("load.concurrency_curve") else "--models"}),
     OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
          and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
          "--trace-timing recorded sends every call at its own instant; leave --rate and --concurrency out"),
@@ -384,6 +408,9 @@ TRAFFIC = (
 )  # fmt: skip
 # Rules for one class.
 CLASS = (
+    OptionRule("protocol-unsupported", lambda o: o.get("class.models") and o.endpoint.before_model() is None,
+         "class {of_class!r} uses {protocol}, whose body does not name a model in front of the prompt, so --models does not "
+         "reach it; give it model=NAME"),
     OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
          "class {of_class!r} uses {protocol}, whose answers are not tokens; give it a run of its own"),
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
@@ -464,7 +491,7 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
 def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
     """InputError for user behavior of one class whose options do not go together."""
     chosen = Chosen(raw_options, fields)
-    for rule in USERS:
+    for rule in (*USERS, *MODELS):
         rule.check(chosen)
 
 
@@ -482,6 +509,7 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
         "class.endpoint_type": one.endpoint_type,
         "class.endpoint_path": one.endpoint_path,
         "class.headers": one.headers,
+        "class.models": one.models,
         "run.endpoint_path": settings.target.endpoint_path,
         "run.websocket": resolve_endpoint(settings.target.endpoint_type).websocket,
         "run.num_requests": settings.load.num_requests,

@@ -102,6 +102,7 @@ def _text(where: str, entry: object) -> str:
     return str(entry)
 
 
+MOST_SLOTS = 1_000_000
 RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
 
 
@@ -182,6 +183,7 @@ def choose_sensor(raw_options: RawOptions, fields: Fields) -> None:
 
 def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float) -> None:
     """Set `load.rate` to the mean of a changing rate, for all uses that need one number."""
+    _most_slots(fields, default_seconds)
     _join_ramp(raw_options, fields)
     written = fields.get("load.rate_curve")
     if not isinstance(written, str):
@@ -190,7 +192,7 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
         if parameter in raw_options and "load.rate" in fields:
             where = raw_options[parameter].where
             raise InputError("options-conflict", f"{where} and a rate that changes are both given; give one")
-    if "concurrency" in raw_options:
+    if "concurrency" in raw_options:  # with a rate that changes
         raise InputError(
             "options-conflict", "--concurrency (closed loop) has no rate that could change; give one of the two"
         )
@@ -203,6 +205,25 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
     fields["load.rate"] = mean_rate(curve, seconds if isinstance(seconds, float) else curve.seconds)
     if fields["load.rate"] == 0:
         raise InputError("schedule-empty", f"--rate {written} sends nothing within --duration {seconds:g} s")
+
+
+def _most_slots(fields: Fields, default_seconds: float) -> None:
+    """Set `load.concurrency` to the most slots of a number that changes."""
+    written = fields.get("load.concurrency_curve")
+    if not isinstance(written, str):
+        return
+    from fastllmload.arrivals.curve import read_curve, slot_changes
+
+    if "load.duration" not in fields:
+        fields["load.duration"] = default_seconds
+    seconds = fields["load.duration"]
+    assert isinstance(seconds, float)
+    curve = read_curve(written, seconds, "--concurrency")
+    if curve.peak > MOST_SLOTS:
+        raise InputError("value-out-of-range", f"--concurrency {written} is above {MOST_SLOTS:,} requests in flight")
+    fields["load.concurrency"] = int(slot_changes(curve, seconds).slots.max(initial=0))
+    if not fields["load.concurrency"]:
+        raise InputError("schedule-empty", f"--concurrency {written} opens no slot within --duration {seconds:g} s")
 
 
 def _join_ramp(raw_options: RawOptions, fields: Fields) -> None:

@@ -78,6 +78,11 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
                 "[env OPENAI_BASE_URL]"),
         value("-m --model --served-model-name", "target.model", read.text, "NAME",
               "Model name in every request. Default: the only model that the server lists."),
+        value("--models", "target.models", read.models, "LIST",
+              "Several models or adapters, drawn by weight: A=5,B=3,C, or a FILE of one NAME or NAME=WEIGHT a line. A "
+              "session stays with one."),
+        value("--model-zipf", "target.model_zipf", read.exponent, "EXPONENT",
+              "Model k of --models is drawn in proportion to 1/k^EXPONENT."),
         value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
               f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names, and FILE.toml or "
               "FILE.json, which describes another one."),
@@ -122,8 +127,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Arrival process: poisson (default), constant, uniform, gamma, bursty, onoff:ON,OFF."),
         value("--burstiness --arrival-smoothness", "load.burstiness", read.positive, "SHAPE",
               "Gamma shape of the gaps; 1 is Poisson, less is burstier."),
-        value("-c --concurrency --num-concurrent", "load.concurrency", read.count, "COUNT",
-              "Closed loop: COUNT requests in flight; the next is sent when one ends."),
+        value("-c --concurrency --num-concurrent", None, read.count_or_curve, "COUNT",
+              "Closed loop: COUNT requests in flight; the next is sent when one ends. Or a number that changes: ramp:1,512 "
+              "and the other forms of --rate."),
         value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
               "Open loop: most requests in flight; one that waits is still measured from its scheduled instant."),
         value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests", read.count, "COUNT",

@@ -142,7 +142,8 @@ SIMULATED = SimulatedApi(
         SimulatedPage(f"/{SERVICE}/ServerReady", '{"ready":true}', message=READY),
         SimulatedPage(f"/{SERVICE}/ModelReady", '{"ready":$served}', message=READY),
         SimulatedPage(
-            f"/{SERVICE}/RepositoryIndex", '{"models":[{"name":"$model","version":"1","state":"READY"}]}', message=INDEX
+            f"/{SERVICE}/RepositoryIndex", '{"models":[$models]}', message=INDEX,
+            entry='{"name":"$model","version":"1","state":"READY"}',
         ),
         HEALTH,
     ),

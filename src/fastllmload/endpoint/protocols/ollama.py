@@ -100,9 +100,8 @@ DETAILS = (
     '"details":{"parent_model":"","format":"simulated","family":"simulated","families":["simulated"],'
     '"parameter_size":"0","quantization_level":"none"}'
 )
-CARD = (
-    '{"models":[{"name":"$model:latest","model":"$model:latest","size":0,"digest":"' + "0" * 64 + '",' + DETAILS + ","
-)
+CARD = '{"name":"$model:latest","model":"$model:latest","size":0,"digest":"' + "0" * 64 + '",' + DETAILS + ","
+LIST = '{"models":[$models]}'
 JSON = "application/json; charset=utf-8"
 SIMULATED_CHAT = SimulatedApi(
     path="/api/chat",
@@ -129,8 +128,8 @@ SIMULATED_CHAT = SimulatedApi(
     deep='{"message":',
     huge='{"message":"',
     pages=(
-        SimulatedPage("/api/tags", CARD + '"modified_at":"$now"}]}', content_type=JSON),
-        SimulatedPage("/api/ps", CARD + '"expires_at":"$later","size_vram":0}]}', content_type=JSON),
+        SimulatedPage("/api/tags", LIST, content_type=JSON, entry=CARD + '"modified_at":"$now"}'),
+        SimulatedPage("/api/ps", LIST, content_type=JSON, entry=CARD + '"expires_at":"$later","size_vram":0}'),
         SimulatedPage("/api/version", '{"version":"$version-simulator"}', content_type=JSON),
         SimulatedPage(
             "/api/show", "{" + DETAILS + ',"model_info":{},"capabilities":["completion"]}', method="POST", content_type=JSON

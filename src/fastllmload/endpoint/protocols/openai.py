@@ -152,8 +152,9 @@ SIMULATED_CHAT = SimulatedApi(
     pages=(
         SimulatedPage(
             "/v1/models",
-            '{"object":"list","data":[{"id":"$model","object":"model","created":$created,"owned_by":"fastllmload",'
-            '"max_model_len":$max_model_len}]}',
+            '{"object":"list","data":[$models]}',
+            entry='{"id":"$model","object":"model","created":$created,"owned_by":"fastllmload",'
+            '"max_model_len":$max_model_len}',
         ),
     ),
 )  # fmt: skip

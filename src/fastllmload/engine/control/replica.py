@@ -130,7 +130,7 @@ class Replica:
                 break
         found = {}
         for known in KNOWN:
-            source = next((each for each in known.sources if each in values), None)
+            source = next((each.name for each in known.sources if each.name in values), None)
             if source is not None and known.combine == "sum":
                 found[known.name] = sum(value for _, value in values[source])
         return found

@@ -88,10 +88,12 @@ class ServerProbe(ServerConnection):
                 return offered[0]
             several = f"{self.base.public_url} offers {answers.quoted_list(offered)}; choose one with -m"
             raise InputError("model-ambiguous", several)
-        if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
-            problem = (
-                f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {answers.quoted_list(offered)}"
-            )
+        listed = {*offered, *(name.removesuffix(":latest") for name in offered)}  # Ollama's tag may be left out
+        absent = [name for name in dict.fromkeys((wanted, *dict(self.settings.target.models))) if name not in listed]
+        if absent:
+            more = f" (nor {len(absent) - 1:,} more of --models)" if len(absent) > 1 else ""
+            shown = answers.quoted_list(offered)
+            problem = f"-m {absent[0]!r}{more} is not offered by {self.base.public_url}; it offers {shown}"
             if self.settings.target.model_check:
                 advice = "--no-model-check sends a name that is not listed, such as an alias"
                 raise InputError("model-not-offered", f"{problem}; {advice}")

@@ -245,13 +245,19 @@ class Worker:
     def _load(self, phase: PhaseSpec, plan: Plan) -> None:
         spec = self.spec
         closed = phase.mode == "closed"
-        limit = slots = 0
+        limit = slots = own = 0
+        closings = None
         cap = phase.max_concurrency and max(1, partition_size(phase.max_concurrency, spec.worker, spec.workers))
         if closed:
-            slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
+            changes = plan.slot_changes
+            most = phase.num_requests if phase.num_requests and changes is None else phase.concurrency
+            slots = min(phase.concurrency, most)
             limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
+            own = partition_size(slots, spec.worker, spec.workers)
             schedule = slot_starts(plan, spec.worker, spec.workers, slots)
-            closed = len(schedule) > 0  # a worker without slots runs an open loop without releases, which ends at once
+            if changes is not None:
+                schedule, closings = changes.of_worker(spec.worker, spec.workers)
+            closed = own > 0  # a worker without slots runs an open loop without releases, which ends at once
         else:
             assert plan.t_start is not None
             schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])
@@ -270,6 +276,8 @@ class Worker:
             client=plan.client,
             target=routed(plan, spec.class_targets),
             slots=slots,
+            closings=closings,
+            own=own,
             near=self.bodies[phase.number],
             **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )

@@ -23,12 +23,14 @@ def changed(settings: RunSettings, **groups: dict[str, Any]) -> RunSettings:
 
 def at_rate(settings: RunSettings, rate: float, **load: Any) -> RunSettings:
     """Open loop at *rate* requests/s."""
-    return changed(settings, load={"concurrency": None, "rate": rate, **load})
+    return changed(settings, load={"concurrency": None, "concurrency_curve": None, "rate": rate, **load})
 
 
 def at_concurrency(settings: RunSettings, slots: int, **load: Any) -> RunSettings:
     """Closed loop of *slots*."""
-    return changed(settings, load={"rate": None, "rate_curve": None, "concurrency": slots, **load})
+    return changed(
+        settings, load={"rate": None, "rate_curve": None, "concurrency": slots, "concurrency_curve": None, **load}
+    )
 
 
 def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> RunSettings:

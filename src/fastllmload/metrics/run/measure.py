@@ -27,8 +27,10 @@ from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.in_flight import in_flight_metrics
 from fastllmload.metrics.run.per_class import classes_block
+from fastllmload.metrics.run.per_model import models_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
 from fastllmload.metrics.run.sessions import session_metrics, sessions_block
+from fastllmload.metrics.run.slots import slots_block
 from fastllmload.metrics.run.steadiness import steadiness
 from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
@@ -79,12 +81,14 @@ BLOCKS = (
     "slo",
     "fairness",
     "classes",
+    "slots",
+    "models",
     "conversations",
     "sessions",
     "users",
     "steadiness",
 )
-OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
+OF_EVENTS = ("slo", "fairness", "classes", "models", "steadiness")
 COUNTS_OF_EVENTS = (
     "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
 )  # fmt: skip
@@ -119,7 +123,8 @@ def flat_keys(
 
 def measure(run: Run) -> RunDocument:
     """The run's document with its figures: `metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `classes`,
-    `conversations`, `sessions`, `users`, `steadiness`, `window` and the flat keys; without those that need damaged files.
+    `slots`, `models`, `conversations`, `sessions`, `users`, `steadiness`, `window` and the flat keys; without those that
+    need damaged files.
     """
     return without_lost(measure_intact(run.intact), run)
 
@@ -185,6 +190,8 @@ def measure_all(run: Run) -> RunDocument:
         slo=slo,
         fairness=fairness_block(run, chosen, tokens),
         classes=classes_block(run, window, chosen, tokens, times),
+        slots=slots_block(run, chosen),
+        models=models_block(run, chosen, tokens),
         conversations=conversations_block(run, chosen),
         sessions=sessions,
         users=users_block(run.rows[chosen.measured]),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fastllmload.documents.fields import known
 from fastllmload.documents.plan import (
     ArrivalFacts,
     ClassDescription,
     ConversationsDescription,
     IdealHitRates,
     LoadDescription,
+    ModelPlan,
     PlanDescription,
     SessionFacts,
     UserBehaviorDescription,
@@ -29,9 +31,13 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
         ("requests", _requests(counted)),
         ("duration", _duration(counted.duration_s, described.load)),
         ("workload", _workload(workload)),
-        ("sent to", f"{shown(str(described.endpoint))}, model {described.model}"),
+        (
+            "sent to",
+            f"{shown(str(described.endpoint))}, model {described.model}{' and others' * bool(described.models)}",
+        ),
         *(("", f"not standard: {text}") for text in plan.deviations),
         *((f"class {one.name}", class_line(one)) for one in described.classes),
+        *(("models" if not place else "", text) for place, text in enumerate(model_lines(described.models))),
         *(
             ()
             if workload.sessions
@@ -54,6 +60,15 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
     return "".join(f"{name:<14} {value}\n" for name, value in rows)
 
 
+def model_lines(models: tuple[ModelPlan, ...]) -> list[str]:
+    """The models that most requests name, with what was asked and what was drawn."""
+    found = sorted(models, key=lambda one: -(known(one.requests) or 0))
+    lines = [
+        f"{one.name}: {one.requests:,} requests of {one.starts:,} starts, {one.share:.4g} asked" for one in found[:8]
+    ]
+    return lines + ([f"{len(found) - 8:,} more models"] if len(found) > 8 else [])
+
+
 def unit_of(plan: PlanDescription) -> str:
     """What the rate of an open loop counts, as in " conversations/s"."""
     if plan.workload.sessions is not None and plan.workload.sessions.timing != "recorded":
@@ -64,7 +79,7 @@ def unit_of(plan: PlanDescription) -> str:
 def _load(load: LoadDescription, unit: str = "/s") -> str:
     arrivals = load.arrivals
     if arrivals is None:
-        return f"closed loop, {load.concurrency} in flight"
+        return f"closed loop, {load.concurrency_changes or load.concurrency} in flight"
     rate = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g}{unit}"
     if arrivals.changes is not None:
         rate = f"{arrivals.changes} (mean {rate})"

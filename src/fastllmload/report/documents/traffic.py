@@ -16,7 +16,14 @@ from fastllmload.documents.run import (
 from fastllmload.report.blocks import Block, Cell, Items, Table
 from fastllmload.report.documents.results import class_table, few_samples_note, has_marks, marked
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
-from fastllmload.report.text.traffic import class_targets, ending_texts, session_texts, users_text
+from fastllmload.report.text.traffic import (
+    class_targets,
+    ending_texts,
+    most_asked,
+    session_texts,
+    slots_text,
+    users_text,
+)
 
 MOST = 50  # rows of a table
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
@@ -26,6 +33,8 @@ def blocks(document: RunDocument) -> Iterator[Block]:
     """None for a run with one request class whose users wait for the end."""
     if document.classes:
         yield classes(document, document.classes)
+    if document.models:
+        yield models(document)
     fairness = class_table(document, "Fairness of request classes")
     if fairness is not None:
         yield fairness
@@ -38,6 +47,8 @@ def blocks(document: RunDocument) -> Iterator[Block]:
     if document.users is not None:
         note = document.users.denominators
         texts.insert(0, f"Users: {users_text(document.users)}.{'' if note is None else f' {note}'}")
+    if document.slots is not None:
+        texts.append(f"Slots: {slots_text(document.slots)}.")
     if texts:
         yield Items(texts)
 
@@ -59,6 +70,25 @@ def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> list[Cel
     latencies = [marked(getattr(one, metric), q) for metric, q in FIGURES]
     goal = percent(None if met is None else met.slo_attainment)
     return [name, *numbers, percent(one.success_rate), *rates, *latencies, goal]
+
+
+def models(document: RunDocument) -> Table:
+    """One row per model, those with the most requests first."""
+    rows: list[list[Cell]] = [
+        [
+            str(one.name),
+            *(count(each) for each in (one.planned, one.sent, one.ok, one.failed)),
+            *(percent(each) for each in (one.share_asked, one.share_planned, one.share_sent)),
+            *(count(each) for each in (one.input_tokens, one.output_tokens)),
+            *(marked(getattr(one, metric), q) for metric in ("ttft", "e2e") for q in ("p50", "p99")),
+        ]
+        for one in most_asked(document)[:MOST]
+    ]
+    latencies = [f"{name} {q}" for name in ("TTFT", "E2E") for q in ("P50", "P99")]
+    columns = ["model", "planned", "sent", "ok", "failed", "asked", "drawn", "sent", "input", "output", *latencies]
+    rest = [f"{len(document.models) - MOST} more models are in run.json."] if len(document.models) > MOST else []
+    notes = ["Shares as asked, as drawn, and of what was sent. Tokens of the requests that succeeded. Latencies in ms."]
+    return Table("Models", columns, rows, [*notes, *rest, *few_samples_note(has_marks(rows))])
 
 
 def turns(found: Conversations) -> Table:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.documents.fields import known as number
+from fastllmload.documents.plan import Curve
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.report.blocks import Paragraph, Section
 from fastllmload.report.charts import Axis, Chart, Floats, Rule, Series, Span, is_known
@@ -119,6 +120,12 @@ def asked_line(context: ReportContext, axis: TimeAxis) -> list[Series]:
     return [] if rate is None else [_level(f"asked {rate:g}/s", rate, end)]
 
 
+def asked_slots(curve: Curve, axis: TimeAxis) -> Series:
+    """The slots of a closed loop whose number changes."""
+    t = np.linspace(0.0, axis.seconds, CURVE_POINTS)
+    return Series("asked", described_curve(curve).rate(t), t, style="dash", tone="c7")
+
+
 def _level(name: str, value: float, end: float) -> Series:
     return Series(name, [value, value], [0.0, end], style="dash", tone="c7")
 
@@ -126,12 +133,18 @@ def _level(name: str, value: float, end: float) -> Series:
 def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart:
     answer = "answer " if reasoned(context.document) else ""
     slots = number(context.document.plan.description.load.concurrency)
+    curve = context.document.plan.description.load.concurrency_curve
     cap = slots if slots is not None else context.document.config.load.max_concurrency
     waiting = Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5")
     series = [
         *([waiting] if has_tokens(context.document) else []),
         Series("in flight", load.in_flight, axis.middles_s, tone="c1"),
-        *([] if cap is None else [_level(f"{'asked' if slots is not None else 'cap'} {cap:g}", cap, axis.seconds)]),
+        *([] if curve is None else [asked_slots(curve, axis)]),
+        *(
+            []
+            if cap is None or curve is not None
+            else [_level(f"{'asked' if slots is not None else 'cap'} {cap:g}", cap, axis.seconds)]
+        ),
     ]
     y = Axis(unit="requests")
     return time_chart(context, "flight", "In flight", y, series, "Time-weighted mean of each bin.")

@@ -35,7 +35,7 @@ from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.failures import error_classes, errors
 from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, quantity
 from fastllmload.report.text.tokens import has_tokens, reasoned
-from fastllmload.report.text.traffic import load_text, unstreamed_answers
+from fastllmload.report.text.traffic import load_text, model_name, unstreamed_answers
 from fastllmload.report.text.verdict import SIMULATED, Headline, incomplete, simulated, special_states, verdict
 from fastllmload.settings import RunSettings, Workload
 
@@ -168,7 +168,7 @@ def _load(context: ReportContext) -> str:
 def _target(context: ReportContext) -> str:
     target = context.document.target
     where = "the simulated engine" if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
-    return f"{where}; {target.endpoint_type or NOT_KNOWN}, model {target.model or NOT_KNOWN}"
+    return f"{where}; {target.endpoint_type or NOT_KNOWN}, model {model_name(context.document) or NOT_KNOWN}"
 
 
 def _workload(context: ReportContext) -> str | None:

@@ -43,7 +43,7 @@ from fastllmload.report.text.tokens import (
     reasoned,
     token_text,
 )
-from fastllmload.report.text.traffic import load_text, protocols, total, traffic_facts, unstreamed_answers
+from fastllmload.report.text.traffic import load_text, model_name, protocols, total, traffic_facts, unstreamed_answers
 from fastllmload.report.text.verdict import (
     ERRORS,
     SIMULATED,
@@ -110,7 +110,7 @@ def marked_verdict(document: RunDocument) -> Verdict:
 def target(document: RunDocument) -> Fact:
     urls = document.target.urls or document.config.target.urls
     where = "the simulated engine" if simulated(document) else ", ".join(urls) or NOT_KNOWN
-    protocol, model = protocols(document) or NOT_KNOWN, document.target.model or NOT_KNOWN
+    protocol, model = protocols(document) or NOT_KNOWN, model_name(document) or NOT_KNOWN
     return Fact("target", [f"{where} ({protocol}, model {model})"])
 
 

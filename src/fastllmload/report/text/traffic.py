@@ -11,9 +11,11 @@ from fastllmload.documents.run import (
     ClassObjectives,
     ClassResult,
     Conversations,
+    ModelResult,
     RunDocument,
     SessionFigures,
     SessionObjective,
+    SlotsFollowed,
     Users,
 )
 from fastllmload.records.error_texts import message_of
@@ -30,6 +32,7 @@ from fastllmload.report.text.numbers import (
 from fastllmload.report.text.tokens import has_tokens
 
 MOST = 12  # classes in the summary
+MODELS = 5  # models in the summary
 LEAST_SHARE = 0.0005  # of a part of the longest chain that is shown
 
 
@@ -42,7 +45,8 @@ def load_text(document: RunDocument) -> str:
     if load.is_withheld:
         return f"{'open' if load.concurrency is None else 'closed'} loop, load withheld"
     if slots is not None:
-        return f"closed loop, {count(slots)} in flight"
+        changes = load.concurrency_changes
+        return f"closed loop, {count(slots) if changes is None else f'{changes} (most {count(slots)})'} in flight"
     arrivals = load.arrivals or ArrivalFacts(name=None if settings.rate is None else settings.arrival)
     rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
     shown = asked_rate(rate)
@@ -92,6 +96,9 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
         yield _fact(name, _class(one, met.get(name)))
     if len(found) > MOST:
         yield _fact("", f"{len(found) - MOST} more classes in run.json")
+    if document.slots is not None:
+        yield _fact("slots", slots_text(document.slots))
+    yield from _facts("models", model_texts(document))
     yield from _facts("targets", class_targets(document)[:MOST])
     sessions = document.plan.description.workload.sessions
     if document.conversations is not None and sessions is None:
@@ -119,6 +126,36 @@ def _class(one: ClassResult, met: ClassObjectives | None) -> str:
         f"{count(one.ok)} ok, {count(one.failed)} failed{left}; "
         f"ttft {quantity(one.ttft.p50)}, p99 {quantity(one.ttft.p99)}{few}; tpot {quantity(one.tpot.p50)} ms{goal}"
     )
+
+
+def slots_text(found: SlotsFollowed) -> str:
+    """How requests in flight followed the slots."""
+    return (
+        f"{quantity(found.achieved_mean)} in flight, {quantity(found.asked_mean)} asked on average; within one of it for "
+        f"{percent(found.within_one_share)} of the time"
+    )
+
+
+def model_name(document: RunDocument) -> str | None:
+    """The model, or how many there are."""
+    several = document.plan.description.models
+    return f"{several[0].name} and {len(several) - 1:,} more" if len(several) > 1 else document.target.model
+
+
+def most_asked(document: RunDocument) -> list[ModelResult]:
+    """The models of the run, those with the most requests first."""
+    return sorted(document.models, key=lambda one: -(known(one.sent) or 0))
+
+
+def model_texts(document: RunDocument) -> list[str]:
+    """One text for each of the models with the most requests."""
+    found = most_asked(document)
+    lines = [
+        f"{one.name} {percent(one.share_sent)} ({percent(one.share_asked)} asked), {count(one.sent)} sent, "
+        f"{count(one.failed)} failed; ttft {quantity(one.ttft.p50)} ms"
+        for one in found[:MODELS]
+    ]
+    return lines + ([f"{len(found) - MODELS} more models in run.json"] if len(found) > MODELS else [])
 
 
 def class_targets(document: RunDocument) -> list[str]:

@@ -1,0 +1,81 @@
+"""Several models: what the simulated engine was asked is what the plan drew, and what the report counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import command
+from truth.truth_bench import Measured, measure
+
+from fastllmload.export.rows import record_blocks
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+ENGINE: dict[str, Any] = {
+    "ttft_ms": 1.0, "itl_ms": 1.0, "phase": "spread", "logged": ("body:model",),
+    "model": "base", "more_models": ("a/one", "two"),
+}  # fmt: skip
+LOAD = ["--isl", "16", "--osl", "4", "--seed", "5", "--no-telemetry", "--warmup", "6", "--models", "base=5,a/one=3,two"]
+NAMES = ["base", "a/one", "two"]
+
+
+def asked(measured: Measured) -> dict[int, str]:
+    """The model that the engine was asked for, by request of the measured phase."""
+    number = next(phase["number"] for phase in measured.run.manifest["phases"] if phase["name"] == "measure")
+    mine = measured.truth.requests[measured.truth.requests["phase"] == number]
+    return {int(one["key"]): measured.truth.notes[int(one["serial"])].removeprefix("body:model: ") for one in mine}
+
+
+@pytest.mark.parametrize(
+    "load", [["--rate", "300", "-n", "400"], ["--concurrency", "4", "-n", "200"]], ids=["open", "closed"]
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_counts_are_the_engines(tmp_path: Path, load: list[str], workers: str) -> None:
+    """Counts, tokens and shares of each model, the export's column, and the model of every row of the plan."""
+    measured = measure(tmp_path / "run", [*LOAD, *load, "--workers", workers], pin=False, **ENGINE)
+    assert measured.exit_code == 0, measured.said
+    theirs = asked(measured)
+    found = measured.document["models"]
+    assert [one["name"] for one in found] == NAMES
+    assert {one["name"]: one["sent"] for one in found} == dict(Counter(theirs.values()))
+    drawn = np.load(measured.run.directory / "plan" / "request_model.npy")
+    assert {request: NAMES[number] for request, number in enumerate(drawn)} == theirs
+    rows = measured.run.rows[measured.run.rows["phase"] == 1]
+    for one in found:
+        mine = rows[[theirs[int(row["request"])] == one["name"] for row in rows]]
+        assert (one["planned"], one["ok"], one["failed"]) == (len(mine), len(mine), 0)
+        assert (one["input_tokens"], one["output_tokens"]) == (
+            mine["prompt_tokens"].sum(),
+            mine["completion_tokens"].sum(),
+        )
+        assert one["share_sent"] == pytest.approx(len(mine) / len(rows)) == pytest.approx(one["share_planned"])
+    assert [one["share_asked"] for one in found] == pytest.approx([5 / 9, 3 / 9, 1 / 9])
+    exported = [record for block in record_blocks(measured.run) for record in block if record["phase"] == "measure"]
+    assert [record["model"] for record in exported] == [theirs[request] for request in sorted(theirs)]
+    assert "a/one" in measured.said
+
+
+def test_conversations_stay_with_their_model(tmp_path: Path) -> None:
+    """Every turn, whose body a worker joins, names the model of the first."""
+    measured = measure(tmp_path / "run", [*LOAD, "--rate", "80", "-n", "60", "--turns", "uniform:2,4"], **ENGINE)
+    assert measured.exit_code == 0, measured.said
+    theirs, rows = asked(measured), measured.run.rows[measured.run.rows["phase"] == 1]
+    of_session: dict[int, set[str]] = {}
+    for row in rows:
+        of_session.setdefault(int(row["session"]), set()).add(theirs[int(row["request"])])
+    assert len(of_session) == 60 and {len(each) for each in of_session.values()} == {1}
+    assert set().union(*of_session.values()) == set(NAMES)
+
+
+def test_a_model_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+    """Before anything of the run is sent."""
+    with SimulatorProcess(SimulatorOptions(model="base", more_models=("a/one",))) as server:
+        done = command(
+            "--url", server.url, "--rate", "9", "-n", "3", "--models", "base,a/one,absent", "-o", str(tmp_path)
+        )
+    assert done.returncode == 2 and "'absent'" in done.stderr and "model-not-offered" in done.stderr
+    assert not (tmp_path / "requests.npy").exists()
