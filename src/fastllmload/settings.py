@@ -230,6 +230,11 @@ class ServerControl(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[str, ...] = ()  # URLs of the engines; empty: the targets
     admin_key_file: str | None = None  # whose first line is the key of these requests; None: the API key
 
+    @property
+    def empties_caches(self) -> bool:
+        """Whether a prefix cache has nothing of the warm-up when the measurement begins."""
+        return not {"reset-cache", "flush", "sleep"}.isdisjoint(self.between)
+
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. The API key is deliberately not in here: it is passed separately, as `Secret`, and never stored."""

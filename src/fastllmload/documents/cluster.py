@@ -29,7 +29,7 @@ KvShare = Annotated[Number, field("share", Reveals.ENGINE)]
 Limit = Annotated[Number, field("adapters", Reveals.ENGINE)]
 
 
-class Replica(Document, frozen=True, kw_only=True):
+class ReplicaFigures(Document, frozen=True, kw_only=True):
     """A server by its own counters and gauges, in the window. Null: it has no such metric."""
 
     origin: Name = None  # URL of its metrics page
@@ -143,7 +143,7 @@ class Adapters(Document, frozen=True, kw_only=True):
 class Cluster(Document, frozen=True, kw_only=True):
     """What several metrics pages say together. Docs: docs/guides/telemetry.md."""
 
-    replicas: tuple[Replica, ...] = ()  # two or more
+    replicas: tuple[ReplicaFigures, ...] = ()  # two or more
     balance: dict[str, Balance] = {}  # of requests, generation_tokens and running between the replicas
     pools: tuple[Pool, ...] = ()  # by label
     gpus: tuple[Gpu, ...] = ()

@@ -585,10 +585,10 @@ class CallGroup(Document, frozen=True, kw_only=True):
 class SessionObjective(Document, frozen=True, kw_only=True):
     """How many of the sessions that were completed meet a limit of `--goodput`."""
 
-    objective: str | None = None
-    limit: Annotated[Number, field("ms, or a factor")] = None
-    unit: str | None = None  # ms, factor
-    met: Sessions = None
+    objective: str | None = None  # as asked: session_makespan, session_stretch
+    limit: Annotated[Number, field("ms, or a factor")] = None  # of its value
+    unit: str | None = None  # of the limit: ms, factor
+    met: Sessions = None  # within it
 
 
 class SessionFigures(Document, frozen=True, kw_only=True):

@@ -197,11 +197,11 @@ def run_overhead(
         console.announce(book, f"overhead in {terms.folder}: {many}", finished="runs")
         if set(direct) == set(through):
             book.warn("ways-equal", "both ways are the same URLs: an A/A check, which should show no difference")
-        if repeats:
+        if repeats and not settings.control.empties_caches:
             book.warn(
                 "prefix-cache-warm",
                 "the prompts of this workload are the same in every run, so a prefix cache of the server answers all but "
-                "the first; reset or disable it",
+                "the first; empty it with --between reset-cache, or disable it",
             )
         overhead = Overhead(experiment, book, ways, terms, repeats)
         with conclude_when_stopped(book, "measurement", overhead.finalize), experiment:

@@ -125,7 +125,8 @@ def opening_of(settings: asked.RunSettings) -> Opening | None:
         return None
     pace = measured_pace(load, arrivals_stream(settings))
     slots = load.concurrency if pace.cycles else min(load.concurrency, pace.quota.requests)
-    primed = load.default_warmup or bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
+    warmed = load.default_warmup or bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
+    primed = warmed and not settings.control.empties_caches
     return Opening(start, slots, pace.quota, not pace.cycles, origin_of(settings, "measure"), primed)
 
 

@@ -1,6 +1,7 @@
 """Several models or adapters in one plan: which request names which.
 
-Each session, or request that stands alone, draws its model from its own stream (S/model; of a class S/class/NAME/model), so
+Each session, or request that stands alone, draws its model from a stream of its own (S/model; of a class
+S/class/NAME/model), so lengths, instants and prompts are those of the plan with one model.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents.cluster import Adapters, Balance, Cluster, Gpu, Pool, Replica, Speculation
+from fastllmload.documents.cluster import Adapters, Balance, Cluster, Gpu, Pool, ReplicaFigures, Speculation
 from fastllmload.documents.fields import Number, known
 from fastllmload.errors import coded
 from fastllmload.metrics.run.window import Window
@@ -61,13 +61,13 @@ def mean(found: TelemetryRecord, spans: Spans, origin: str, name: str) -> float 
     return None if not values or not len(values[0]) else float(values[0].mean())
 
 
-def replica(source: SourceEntry, found: TelemetryRecord, spans: Spans) -> Replica:
+def replica(source: SourceEntry, found: TelemetryRecord, spans: Spans) -> ReplicaFigures:
     own = Spans(TelemetryRecord(tuple(one for one in found.series if one.origin == source.origin)), spans.window)
     counters = {
         name: grown(found, spans, source.origin, name)
         for name in ("prompt_tokens", "generation_tokens", "preemptions", "requests_finished")
     }
-    return Replica(
+    return ReplicaFigures(
         origin=source.origin,
         label=source.label,
         exporter=source.exporter,
@@ -78,7 +78,7 @@ def replica(source: SourceEntry, found: TelemetryRecord, spans: Spans) -> Replic
     )
 
 
-def shares(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+def shares(replicas: Sequence[ReplicaFigures]) -> tuple[ReplicaFigures, ...]:
     requests = added_up([known(one.requests) for one in replicas])
     tokens = added_up([known(one.generation_tokens) for one in replicas])
     return tuple(
@@ -92,7 +92,7 @@ def part(value: Number, total: float | None) -> float | None:
     return None if number is None or not total else number / total
 
 
-def balance(replicas: Sequence[Replica]) -> dict[str, Balance]:
+def balance(replicas: Sequence[ReplicaFigures]) -> dict[str, Balance]:
     """Of what every replica reports and any has."""
     found = {}
     for name in SHARED:
@@ -104,7 +104,9 @@ def balance(replicas: Sequence[Replica]) -> dict[str, Balance]:
     return found
 
 
-def pools(found: TelemetryRecord, replicas: Sequence[Replica], gpus: Sequence[Gpu], spans: Spans) -> Iterable[Pool]:
+def pools(
+    found: TelemetryRecord, replicas: Sequence[ReplicaFigures], gpus: Sequence[Gpu], spans: Spans
+) -> Iterable[Pool]:
     for label in dict.fromkeys(source.label for source in found.sources if source.label is not None):
         servers = [one for one in replicas if one.label == label]
         own = [gpu for gpu in gpus if gpu.label == label]
@@ -125,7 +127,7 @@ def pools(found: TelemetryRecord, replicas: Sequence[Replica], gpus: Sequence[Gp
         )
 
 
-def per_second(found: TelemetryRecord, spans: Spans, server: Replica, name: str) -> float | None:
+def per_second(found: TelemetryRecord, spans: Spans, server: ReplicaFigures, name: str) -> float | None:
     counted = [spans.counter(series) for series in of_page(found, str(server.origin), name)]
     return added_up([None if each is None or each[3] <= 0 else each[2] / each[3] for each in counted])
 

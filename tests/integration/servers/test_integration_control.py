@@ -177,7 +177,9 @@ def test_an_engine_in_use_is_not_reset(tmp_path: Path, monkeypatch: pytest.Monke
     assert ("POST", "/reset_prefix_cache") not in engine.asked
 
 
-def test_without_cached_tokens_in_the_usage_a_counter_proves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cached_tokens_in_the_usage_a_counter_proves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replica, "SETTLED_S", 0.0)
     engine = Engine({"/reset_prefix_cache": [200]}, reports=False)
     code, document, said = run(tmp_path, engine, "--between", "reset-cache")

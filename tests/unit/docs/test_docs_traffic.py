@@ -18,7 +18,7 @@ from fastllmload.redact import Redactor
 pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "traffic.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"```console\n\$ fastllmload (--.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```console\n\$ fastllmload (--[^$]*?)```", PAGE, re.DOTALL)  # a command alone
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -13,7 +13,7 @@ from fastllmload.errors import InputError, InvalidValue
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.plan import EDGE_START, Plan
 from fastllmload.plan.prompts.load import LoadedWorkload
-from fastllmload.settings import Client, Load, RunSettings, Workload
+from fastllmload.settings import Client, Load, RunSettings, ServerControl, Workload
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.underway import AFTER_ALL_NS, Start, ages, read_start, under_way
@@ -50,11 +50,12 @@ def lines(*shapes: tuple[int, int, int]) -> CallGraph:
 
 
 def planned(path: Path, graph: CallGraph, phase: str = "measure", **load: object) -> Plan:
-    start = str(load.pop("start", "stationary"))
+    start, control = str(load.pop("start", "stationary")), load.pop("control", ServerControl())
     settings = RunSettings(
         load=Load(**{"concurrency": 3, "num_requests": 6, **load}),  # type: ignore[arg-type]
         workload=Workload(name="graph", session_start=start),
         client=Client(seed=5),
+        control=control,  # type: ignore[arg-type]
     )
     return build_plan(
         settings, phase=phase, endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=path,
@@ -170,7 +171,10 @@ def test_ideal_hits_count_what_the_warm_up_has_sent(tmp_path: Path) -> None:
     graph = lines((6, 10, 20), (6, 10, 20))
     warm = planned(tmp_path / "m", graph, concurrency=2, num_requests=2)
     cold = planned(tmp_path / "c", graph, concurrency=2, num_requests=2, warmup_requests=0)
-    for plan, primed in ((warm, True), (cold, False)):
+    emptied = planned(
+        tmp_path / "e", graph, concurrency=2, num_requests=2, control=ServerControl(between=("reset-cache",))
+    )
+    for plan, primed in ((warm, True), (cold, False), (emptied, False)):
         assert plan.calls is not None
         own = plan.input_tokens - 16
         first = plan.starts

@@ -169,7 +169,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "When calls of a session are due: after the replies that they wait for and the recorded delay (dependent, "
               "default), or at their recorded instants."),
         value("--session-start", "workload.session_start", read.session_start, "KIND",
-              "Where the first session of each slot of --concurrency begins: at its first call (fresh, default); in the "
+              "Where the first session of each slot of a closed loop begins: at its first call (fresh, default); in the "
               "middle, as if the load had gone on for long (stationary); or within a part of its length "
               "(share:0.25,0.75). The warm-up sends the latest prompts of what has gone before."),
         value("--trace-prompts", "workload.trace_prompts", read.one_of("auto", "whole", "delta"), "KIND",

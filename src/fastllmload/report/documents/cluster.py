@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fastllmload.documents.cluster import Balance, Cluster, Energy, Gpu, Pool, Replica, Speculation
+from fastllmload.documents.cluster import Balance, Cluster, Energy, Gpu, Pool, ReplicaFigures, Speculation
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.blocks import BELOW, Block, Cell, Fact, Paragraph, Table, ranked
@@ -88,7 +88,7 @@ def pool_table(found: Sequence[Pool]) -> Table:
     )
 
 
-def replica_table(found: Sequence[Replica], balance: dict[str, Balance]) -> Table:
+def replica_table(found: Sequence[ReplicaFigures], balance: dict[str, Balance]) -> Table:
     rows: list[list[Cell]] = [
         [
             name_of(one.label, one.origin), count(one.requests), percent(one.request_share), count(one.generation_tokens),

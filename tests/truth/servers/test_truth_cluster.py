@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 from commands import command
-from page_server import page_server
+from support.page_server import page_server
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
