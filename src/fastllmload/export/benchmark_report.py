@@ -184,7 +184,7 @@ def statistics(metric: Metric | None, unit: str, sample: Values | None = None) -
     return {"units": unit, **found}
 
 
-def whole(value: Number) -> int | None:
+def whole_number(value: Number) -> int | None:
     found = known(value)
     return None if found is None else round(found)
 
@@ -210,11 +210,11 @@ def _aggregate(run: Run) -> dict[str, Any]:
     gaps = next((name for name in TOKEN_GAPS if (metrics.get(name) or Metric()).n), None)
     rates = {theirs: _value(metrics.get(ours)) for theirs, (ours, _) in RATES.items()}
     taken, made = rates["input_token_rate"], rates["output_token_rate"]
-    left = [whole(counts.left), whole(counts.in_flight)]
+    left = [whole_number(counts.left), whole_number(counts.in_flight)]
     found: dict[str, Any] = {
         "requests": {
-            "total": whole(counts.dispatched),
-            "failures": whole(counts.failed),
+            "total": whole_number(counts.dispatched),
+            "failures": whole_number(counts.failed),
             "incomplete": sum(filter(None, left)),
             "input_length": of_values(tokens.input[ok & (tokens.input >= 0)], "count"),
             "output_length": of_values(tokens.output[ok & (tokens.output >= 0)], "count"),
@@ -242,14 +242,16 @@ def _sessions(document: RunDocument) -> dict[str, Any] | None:
     found = document.sessions
     if found is None:
         return None
-    planned, sent, cancelled = (whole(each) for each in (found.calls_planned, found.calls_sent, found.calls_cancelled))
+    planned, sent, cancelled = (
+        whole_number(each) for each in (found.calls_planned, found.calls_sent, found.calls_cancelled)
+    )
     return {
         "sessions": {
-            "total": whole(found.begun),
-            "succeeded": whole(found.completed),
-            "failed": whole(found.failed),
+            "total": whole_number(found.begun),
+            "succeeded": whole_number(found.completed),
+            "failed": whole_number(found.failed),
             "total_events": planned,
-            "total_events_completed": None if sent is None else sent - (whole(found.calls_failed) or 0),
+            "total_events_completed": None if sent is None else sent - (whole_number(found.calls_failed) or 0),
             "total_events_cancelled": cancelled,
             "session_rate": single(known(found.completed_per_s), "queries/s"),
             "session_duration": statistics(found.makespan, "ms"),

@@ -267,8 +267,8 @@ def page(text: str) -> str:
             "value-invalid", f"has the label {label!r}; a label is letters, digits, dots, - and _, such as prefill=URL"
         )
     found = url(rest)
-    whole = found if urlsplit(found).path != "" else f"{found}/metrics"
-    return whole if label is None else f"{label}={whole}"
+    address = found if urlsplit(found).path != "" else f"{found}/metrics"
+    return address if label is None else f"{label}={address}"
 
 
 def metric(text: str) -> str:

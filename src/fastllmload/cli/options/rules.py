@@ -358,14 +358,14 @@ HOSTS = (
          ("unix_socket", "source_address", "simulate")),
 )  # fmt: skip
 CONTROL = (
-    OptionRule("option-missing", lambda o: told(o).count("wake") != told(o).count("sleep")
-         or any(told(o)[: at + 1].count("wake") > told(o)[:at].count("sleep") for at, verb in enumerate(told(o))),
+    OptionRule("option-missing", lambda o: verbs(o).count("wake") != verbs(o).count("sleep")
+         or any(verbs(o)[: at + 1].count("wake") > verbs(o)[:at].count("sleep") for at, verb in enumerate(verbs(o))),
          "--between sleep and --between wake belong together, in this order: an engine that sleeps answers no requests"),
-    OptionRule("option-repeated", lambda o: told(o).count("profile") > 1,
+    OptionRule("option-repeated", lambda o: verbs(o).count("profile") > 1,
          "--between profile is given twice: the profiler runs once, during the measurement; keep one"),
     OptionRule("option-missing", lambda o: not o.has("url", "unix_socket", "class", "plan", "host", "port"),
          "{where} is about servers of yours, and the target is the simulated engine; add --url", ("replica", "server")),
-    OptionRule("option-not-applicable", lambda o: not told(o) and o.get("telemetry.enabled") is False,
+    OptionRule("option-not-applicable", lambda o: not verbs(o) and o.get("telemetry.enabled") is False,
          "{where} has no effect with --no-telemetry and without --between; leave it out",
          ("replica", "server", "admin_key_file")),
 )  # fmt: skip
@@ -442,7 +442,7 @@ CLASS = (
 )  # fmt: skip
 
 
-def told(chosen: Chosen) -> list[str]:
+def verbs(chosen: Chosen) -> list[str]:
     """What --between says, in order."""
     return list(chosen.get("control.between", ()))
 

@@ -15,7 +15,7 @@ from fastllmload.compare.foreign.result import (
     load_text,
     rate,
     summary,
-    whole,
+    whole_number,
 )
 from fastllmload.documents.metric import Metric
 from fastllmload.errors import RunFolderError
@@ -74,7 +74,7 @@ def read_aiperf(found: Mapping[str, Any], records: Sequence[Mapping[str, Any]] |
         raise RunFolderError(
             "schema-version", f"{place} has schema_version {stated!r} of AIPerf; this version reads {MAJOR}.x"
         )
-    completed = whole(value_of(found, "request_count"))
+    completed = whole_number(value_of(found, "request_count"))
     requests = None if records is None else requests_of(records, place)
     notes: tuple[str, ...] = ()
     if requests is not None and int(requests.ok.sum()) != completed:
@@ -93,9 +93,9 @@ def read_aiperf(found: Mapping[str, Any], records: Sequence[Mapping[str, Any]] |
         version=found.get("aiperf_version"),
         model=names[0],
         completed=completed,
-        failed=whole(value_of(found, "error_request_count")) or 0,
-        input_tokens=whole(value_of(found, "total_isl")),
-        output_tokens=whole(value_of(found, "total_osl")),
+        failed=whole_number(value_of(found, "error_request_count")) or 0,
+        input_tokens=whole_number(value_of(found, "total_isl")),
+        output_tokens=whole_number(value_of(found, "total_osl")),
         seconds=value_of(found, "benchmark_duration"),
         load=load_text(loadgen.get("request_rate"), loadgen.get("concurrency")) if loadgen else None,
         metrics=summaries(found),

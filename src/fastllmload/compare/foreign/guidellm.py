@@ -17,7 +17,7 @@ from fastllmload.compare.foreign.result import (
     load_text,
     rate,
     summary,
-    whole,
+    whole_number,
 )
 from fastllmload.documents.metric import Metric
 from fastllmload.errors import RunFolderError
@@ -68,7 +68,7 @@ def read_guidellm(found: Mapping[str, Any], number: int | None, place: str) -> F
         )
     one = benchmarks[chosen(len(benchmarks), number, place) - 1]
     metrics, totals = one["metrics"], one["metrics"].get("request_totals") or {}
-    completed = whole(totals.get("successful"))
+    completed = whole_number(totals.get("successful"))
     requests = requests_of(one)
     return ForeignResult(
         tool=TOOL,
@@ -77,7 +77,7 @@ def read_guidellm(found: Mapping[str, Any], number: int | None, place: str) -> F
         advice="keep all requests of it (no --sample-requests)",
         version=metadata.get("guidellm_version"),
         completed=completed,
-        failed=whole(totals.get("errored")),
+        failed=whole_number(totals.get("errored")),
         input_tokens=total_of(metrics, "prompt_token_count"),
         output_tokens=total_of(metrics, "output_token_count"),
         seconds=one.get("duration"),
@@ -118,12 +118,12 @@ def block_of(metrics: Mapping[str, Any], name: str, scale: float) -> Metric | No
         flat,
         {**STATISTICS, "mean": "mean", "std_dev": "std", "min": "min", "max": "max"},
         scale,
-        whole(found.get("count")),
+        whole_number(found.get("count")),
     )
 
 
 def total_of(metrics: Mapping[str, Any], name: str) -> int | None:
-    return whole(successful(metrics, name).get("total_sum"))
+    return whole_number(successful(metrics, name).get("total_sum"))
 
 
 def load_of(strategy: Mapping[str, Any]) -> str | None:
@@ -156,7 +156,7 @@ def requests_of(one: Mapping[str, Any]) -> ForeignRequests | None:
         seconds(good, name)
         for name in ("request_start", "first_token_iteration", "first_output_token_iteration", "last_token_iteration")
     )
-    tokens = np.array([whole(each.get("output_tokens")) or 0 for each in good], np.int64)
+    tokens = np.array([whole_number(each.get("output_tokens")) or 0 for each in good], np.int64)
     several = tokens > 1
     named = {
         "ttft_any": (first - start) * NS_PER_S,

@@ -45,8 +45,8 @@ def read_result(path: Path) -> ForeignResult:
         one = found[guidellm.chosen(len(found), number, str(path)) - 1]
         return checked(lambda: vllm.read_vllm(one, str(path)), path)
     if len(found) == 1 and aiperf.is_aiperf(found[0]):
-        beside = file.parent / aiperf.RECORDS
-        records = json_of(beside) if beside.is_file() else None
+        records_file = file.parent / aiperf.RECORDS
+        records = json_of(records_file) if records_file.is_file() else None
         return checked(lambda: aiperf.read_aiperf(found[0], records, str(path)), path)
     if all(map(aiperf.is_record, found)):
         return checked(lambda: aiperf.read_records(found, str(path)), path)

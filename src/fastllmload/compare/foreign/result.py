@@ -163,7 +163,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def whole(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
     return round(value) if is_number(value) else None
 
 

@@ -19,7 +19,7 @@ from fastllmload.compare.foreign.result import (
     load_text,
     rate,
     summary,
-    whole,
+    whole_number,
 )
 from fastllmload.documents.metric import Metric
 from fastllmload.errors import RunFolderError
@@ -60,9 +60,9 @@ def is_vllm(found: Mapping[str, Any]) -> bool:
 
 
 def read_vllm(found: Mapping[str, Any], place: str) -> ForeignResult:
-    completed = whole(found["completed"])
-    sent = whole(found.get("num_prompts"))
-    failed = whole(found.get("failed"))
+    completed = whole_number(found["completed"])
+    sent = whole_number(found.get("num_prompts"))
+    failed = whole_number(found.get("failed"))
     if failed is None and sent is not None and completed is not None:
         failed = sent - completed  # earlier versions do not write it
     return ForeignResult(
@@ -73,8 +73,8 @@ def read_vllm(found: Mapping[str, Any], place: str) -> ForeignResult:
         model=str(found["model_id"]) if found.get("model_id") else None,
         completed=completed,
         failed=failed,
-        input_tokens=whole(found.get("total_input_tokens")),
-        output_tokens=whole(found.get("total_output_tokens")),
+        input_tokens=whole_number(found.get("total_input_tokens")),
+        output_tokens=whole_number(found.get("total_output_tokens")),
         seconds=float(found["duration"]) if is_number(found["duration"]) else None,
         load=load_text(found["request_rate"], found.get("max_concurrency")) if "request_rate" in found else None,
         metrics=summaries(found),
@@ -88,7 +88,7 @@ def summaries(found: Mapping[str, Any]) -> dict[str, Metric]:
         match = STATISTIC.fullmatch(key)
         if match is not None:
             by_metric.setdefault(match[2], {})[match[1]] = value
-    completed = whole(found["completed"]) or 0
+    completed = whole_number(found["completed"]) or 0
     return known_only(
         {ours: summary(by_metric.get(theirs, {}), NAMES) for theirs, ours in OURS.items()}
         | {

@@ -248,16 +248,16 @@ def figures(
     inside = window.holds(begin) & begun
     complete = calls.total(ok) == planned
     failed, unfinished = inside & ~complete & (bad > 0), inside & ~complete & (bad == 0)
-    whole = completed(calls, window, begun)
-    done, makespan = whole.number, whole.makespan
+    finished = completed(calls, window, begun)
+    done, makespan = finished.number, finished.makespan
     tools = np.where(calls.call["kind"] == WaitKind.TOOL, calls.wait_ns, 0)
     within = {
-        one: (makespan <= round(one.limit * 1e6)) if one.metric == "session_makespan" else whole.stretch <= one.limit
+        one: (makespan <= round(one.limit * 1e6)) if one.metric == "session_makespan" else finished.stretch <= one.limit
         for one in limits
     }
     every = np.ones(len(done), np.bool_) if good is None else (calls.total(good[calls.at]) == planned)[done]
     met = None if good is None and not limits else int(np.logical_and.reduce([every, *within.values()]).sum())
-    ended = float(window.holds(whole.ended).sum())
+    ended = float(window.holds(finished.ended).sum())
     return SessionFigures(
         begun=int(inside.sum()),
         under_way=None if begun.all() else int((~begun).sum()),
@@ -277,15 +277,15 @@ def figures(
         ),
         makespan=distribution(makespan, "ms"),
         makespan_with_unfinished=with_unfinished(calls, makespan, np.flatnonzero(unfinished)),
-        model_time=distribution(whole.model_time, "ms"),
-        tool_time=distribution(whole.tool_time, "ms"),
+        model_time=distribution(finished.model_time, "ms"),
+        tool_time=distribution(finished.tool_time, "ms"),
         tool_time_all=distribution(calls.total(tools)[done], "ms"),
-        stretch=distribution(whole.stretch, ""),
+        stretch=distribution(finished.stretch, ""),
         calls=distribution(planned[done].astype(np.float64), "calls"),
         agents=distribution(calls.most(calls.call["chain"])[done] + 1.0, "agents"),
         depth=distribution(calls.most(calls.call["depth"])[done].astype(np.float64), "levels"),
         in_flight=distribution(most_in_flight(calls)[done].astype(np.float64), "calls"),
-        critical_path=shares(whole.paths),
+        critical_path=shares(finished.paths),
         turns=groups(calls, chosen, "turn")[:MOST_TURNS],
         depths=groups(calls, chosen, "depth"),
         caveat=short(makespan, window, int(unfinished.sum())),

@@ -40,9 +40,9 @@ def blocks(subject: Subject) -> Iterator[Block]:
     system_wide = list(cluster.blocks(document))
     if system_wide:
         yield from (Heading("System"), *system_wide)
-    told = control_texts(document)
-    if told:
-        yield from (Heading("Control of servers"), Items(told))
+    controlled = control_texts(document)
+    if controlled:
+        yield from (Heading("Control of servers"), Items(controlled))
     if document.incidents:
         yield from (Heading("Incidents"), Items(document.incidents))
     system, configuration = (identity.system_pairs(subject), identity.configuration_pairs(subject))
