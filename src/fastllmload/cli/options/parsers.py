@@ -344,32 +344,35 @@ def session_token(text: str) -> str:
 
 def session_end(text: str) -> str:
     """`METHOD URL`, with POST where no method is given."""
+    method, url = request(
+        text,
+        "session-end-invalid",
+        "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
+    )
+    return f"{method} {_template(url)}"
+
+
+def request(text: str, code: str, what: str) -> tuple[str, str]:
+    """The method, POST where none is given, and the URL or path of `METHOD URL`."""
     method, blank, url = text.partition(" ")
     if blank == "":
         method, url = "POST", text
     url = url.strip()
     if not method.isalpha() or not url.startswith(("/", "http://", "https://")) or " " in url or not url.isascii():
-        raise InvalidValue(
-            "session-end-invalid",
-            "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
-        )
-    return f"{method.upper()} {_template(url)}"
+        raise InvalidValue(code, what)
+    return method.upper(), url
 
 
 def between(text: str) -> str:
     """A verb, or `METHOD URL`, with POST where no method is given."""
     if text in CONTROL_VERBS:
         return text
-    method, blank, url = text.partition(" ")
-    if blank == "":
-        method, url = "POST", text
-    url = url.strip()
-    if not method.isalpha() or not url.startswith(("/", "http://", "https://")) or " " in url or not url.isascii():
-        raise InvalidValue(
-            "between-invalid",
-            f"is neither {', '.join(CONTROL_VERBS)} nor a request; write METHOD URL, such as 'POST http://HOST/PATH'",
-        )
-    return f"{method.upper()} {url}"
+    method, url = request(
+        text,
+        "between-invalid",
+        f"is neither {', '.join(CONTROL_VERBS)} nor a request; write METHOD URL, such as 'POST http://HOST/PATH'",
+    )
+    return f"{method} {url}"
 
 
 def _template(text: str) -> str:

@@ -112,7 +112,7 @@ class GraphSessions:
             self._order = np.argsort(graph.start_recorded_ns, kind="stable")
             self.instants = graph.start_recorded_ns[self._order]
         if opening is not None:
-            self._check_whole()
+            self._check_complete()
             factor = 1.0 / workload.trace_speed
             sessions = opening.quota.requests if opening.by_starts else opening.slots + self._pool(opening.quota)
             self._under = under_way(graph, opening.start, opening.slots, sessions, factor, f"{opening.origin}/start")
@@ -147,7 +147,7 @@ class GraphSessions:
 
     # -- sessions that are under way ----------------------------------------------------------------------------------
 
-    def _check_whole(self) -> None:
+    def _check_complete(self) -> None:
         """InputError where a call's prompt is made from replies, of which there are none before the run."""
         graph = self._graph
         if (graph.context >= 0).any():
@@ -260,12 +260,8 @@ class GraphSessions:
     def _sessions(self, count: int) -> ChosenCalls:
         graph, many = self._graph, self._graph.sessions
         sessions = np.arange(count, dtype=np.int64)
-        size = np.diff(graph.first_call)[sessions % many]
-        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
-        inside = np.arange(int(first[-1])) - np.repeat(first[:-1], size)
-        return ChosenCalls(
-            np.repeat(graph.first_call[sessions % many], size) + inside, np.repeat(sessions // many, size), first
-        )
+        call, first = gathered(graph.first_call, sessions % many)
+        return ChosenCalls(call, np.repeat(sessions // many, np.diff(first)), first)
 
     def _turns(self, chosen: ChosenCalls) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
         """TURN and EDGE items of the *chosen* calls; times of the trace are divided by its speed, and a warm-up has none."""
@@ -507,10 +503,8 @@ def chosen_edges(graph: CallGraph, chosen: ChosenCalls, session: Numbers, factor
     n_edges = np.bincount(graph.edge_to, minlength=len(graph))
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_edges)])
     by_target = np.argsort(graph.edge_to, kind="stable")
-    many = n_edges[chosen.call]
-    target = np.repeat(np.arange(len(chosen.call)), many)
-    inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-    edge = by_target[np.repeat(first[chosen.call], many) + inside]
+    target = np.repeat(np.arange(len(chosen.call)), n_edges[chosen.call])
+    edge = by_target[gathered(first, chosen.call)[0]]
     shift = target - chosen.call[target]  # calls of a session are consecutive in both
     found = np.zeros(len(edge), EDGE)
     found["source"], found["target"] = graph.edge_from[edge] + shift, target
@@ -587,8 +581,7 @@ def segments_of(graph: CallGraph, chosen: ChosenCalls) -> Segments:
     is_block = np.ones(len(number), np.bool_)
     is_block[first[1:][own] - 1] = False
     blocks = int(block.max()) + 1 if len(block) else 0
-    inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-    number[is_block] = block[np.repeat(first_block[call], many) + inside] + blocks * np.repeat(chosen.round, many)
+    number[is_block] = block[gathered(first_block, call)[0]] + blocks * np.repeat(chosen.round, many)
     shared = blocks * (int(chosen.round.max(initial=0)) + 1)
     number[~is_block] = shared + np.flatnonzero(own)
     used[~is_block] = rest[own]
