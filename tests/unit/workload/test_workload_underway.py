@@ -198,3 +198,16 @@ def test_calls_that_continue_conversations_are_refused(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match="call b of the trace continues a conversation"):
         planned(tmp_path / "p", build_graph("test", "0" * 64, calls, block_tokens=16))
+
+
+@pytest.mark.parametrize("start", ["fresh", "stationary"])
+def test_a_pool_has_rounds_of_other_text_before_it_is_repeated(tmp_path: Path, start: str) -> None:
+    """12 calls a round of the trace: 167 rounds are 2,000 calls; a block of one round is in no other."""
+    graph = lines((6, 10, 20), (6, 10, 20))
+    plan = planned(tmp_path / "p", graph, start=start, concurrency=2, num_requests=None, duration=60.0)
+    assert plan.cycles and plan.calls is not None and plan.blocks is not None
+    assert 2_000 <= plan.requests <= 2_000 + 3 * 12
+    ends = np.cumsum(plan.calls["blocks"].astype(np.int64))
+    own = np.split(np.asarray(plan.blocks[: ends[-1]]), ends[:-1])
+    opened = {int(blocks[0]) for blocks in own}
+    assert 167 <= len(opened) <= 170
