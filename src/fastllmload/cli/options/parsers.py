@@ -344,22 +344,24 @@ def session_token(text: str) -> str:
 
 def session_end(text: str) -> str:
     """`METHOD URL`, with POST where no method is given."""
-    method, url = request(
-        text,
-        "session-end-invalid",
-        "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
-    )
+    try:
+        method, url = request(text)
+    except ValueError:
+        raise InvalidValue(
+            "session-end-invalid",
+            "is not a request; write METHOD URL, such as 'POST /finish_session?session_id={session}'",
+        ) from None
     return f"{method} {_template(url)}"
 
 
-def request(text: str, code: str, what: str) -> tuple[str, str]:
-    """The method, POST where none is given, and the URL or path of `METHOD URL`."""
+def request(text: str) -> tuple[str, str]:
+    """The method, POST where none is given, and the URL or path of `METHOD URL`; ValueError where the text is not that."""
     method, blank, url = text.partition(" ")
     if blank == "":
         method, url = "POST", text
     url = url.strip()
     if not method.isalpha() or not url.startswith(("/", "http://", "https://")) or " " in url or not url.isascii():
-        raise InvalidValue(code, what)
+        raise ValueError(text)
     return method.upper(), url
 
 
@@ -367,11 +369,13 @@ def between(text: str) -> str:
     """A verb, or `METHOD URL`, with POST where no method is given."""
     if text in CONTROL_VERBS:
         return text
-    method, url = request(
-        text,
-        "between-invalid",
-        f"is neither {', '.join(CONTROL_VERBS)} nor a request; write METHOD URL, such as 'POST http://HOST/PATH'",
-    )
+    try:
+        method, url = request(text)
+    except ValueError:
+        raise InvalidValue(
+            "between-invalid",
+            f"is neither {', '.join(CONTROL_VERBS)} nor a request; write METHOD URL, such as 'POST http://HOST/PATH'",
+        ) from None
     return f"{method} {url}"
 
 
