@@ -52,6 +52,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None  # of a closed loop, the most where concurrency_curve is given
     concurrency_curve: str | None = None  # slots that change, in the forms of rate_curve
     max_concurrency: int | None = None  # most in flight of an open loop
+    max_prefill: int | None = None  # most that wait for their first token, in both loops
     duration: float | None = None  # of sending; None: bounded by num_requests
     num_requests: int | None = None  # that are sent at most; None: bounded by duration
     warmup_requests: int | None = None  # None, and no other warmup: 100 requests and 10,000 output tokens (IETF 4.5.1)

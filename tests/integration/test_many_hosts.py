@@ -172,21 +172,24 @@ def test_hosts_need_no_file_of_a_protocol(tmp_path: Path, server: SimulatorProce
     assert view.document["target"]["endpoint_type"] == "server.toml"
 
 
+@pytest.mark.parametrize(("cap", "until"), [("max_concurrency", "t_end"), ("max_prefill", "t_first")])
 def test_a_cap_below_the_number_of_hosts_holds_for_all_together(
-    tmp_path: Path, server: SimulatorProcess, scratch: Path
+    tmp_path: Path, server: SimulatorProcess, scratch: Path, cap: str, until: str
 ) -> None:
     """Hosts that would have no request are left out, and the record names them."""
-    view = Watching()
-    settings = asked(tmp_path / "run", server.url, rate=300.0, num_requests=60, max_concurrency=2)
+    waited: list[int | None] = []
+    view = Watching(lambda snapshot: waited.append(snapshot.waiting))
+    settings = asked(tmp_path / "run", server.url, rate=300.0, num_requests=60, **{cap: 2})
     assert execute(settings, None, view, placement=LocalPlacement(3)) == 0
     server.stop()
     received = truth.load(str(tmp_path / "truth.log")).requests
     received = received[received["phase"] == 1]
-    times = np.concatenate([received["t_recv_first"], received["t_end"]])
+    times = np.concatenate([received["t_recv_first"], received[until]])
     steps = np.repeat([1, -1], len(received))[np.argsort(times)]
     assert len(received) == 60 and steps.cumsum().max() == 2
     assert [host["host"] for host in view.document["hosts"]] == [0, 1]
     assert codes(view.document["target"]["notes"]) == ["hosts-unused"]
+    assert all(0 <= each <= 2 for each in waited if each is not None) and (None in waited) is (cap == "max_concurrency")
 
 
 @pytest.mark.parametrize("turns", [None, "3"])

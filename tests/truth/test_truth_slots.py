@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truth.truth_bench import Measured, measure
+from truth.truth_bench import Measured, freeze, measure, wait_for_phase, worker_pids_of
 
 from fastllmload.arrivals.curve import SlotChanges, read_curve, slot_changes
 
@@ -74,3 +74,41 @@ def test_conversations_keep_their_slot(tmp_path: Path) -> None:
     measured, _ = sent(tmp_path / "run", "steps:6x0.3,1x1", 1.3, "2", "--turns", "3", "-n", "12")
     rows = measured.run.rows[measured.run.rows["phase"] == 1]
     assert {int(np.count_nonzero(rows["session"] == session)) for session in np.unique(rows["session"])} == {3}
+
+
+RAMP = [*LOAD[:2], "--osl", "20", "--no-telemetry", "--warmup", "4", "--ramp-share", "0", "--workers", "1"]
+
+
+def missing(measured: Measured, asked: SlotChanges, end_ns: int) -> float:
+    """Share of the slot time asked for up to *end_ns* that no request was in flight for, by the engine's log."""
+    _, theirs = measured.joined()
+    begin, end = (np.sort(theirs[name] - zero(measured)) for name in ("t_recv_first_kernel", "t_end"))
+    t = np.arange(0, end_ns, 500_000)
+    wanted = asked.at(t)
+    in_flight = np.searchsorted(begin, t, "right") - np.searchsorted(end, t, "right")
+    return float(np.maximum(wanted - in_flight, 0).sum() / wanted.sum())
+
+
+@pytest.mark.clock
+@pytest.mark.parametrize("stopped_s", [0.0, 0.2, 0.5])
+def test_slots_that_a_stopped_client_left_empty_are_stated(tmp_path: Path, stopped_s: float) -> None:
+    """A worker is stopped while slots are to open and requests end: the certificate says for how much of the slot time, by
+    the engine's log within a tenth of the figure, or 0.3 %. Without a stop it says nothing.
+    """
+    options = [*RAMP, "--concurrency", "ramp:1,24", "--duration", "4s"]
+
+    def disturb(folder: Path) -> None:
+        wait_for_phase(folder, after_s=1.5)
+        for pid in worker_pids_of(folder):
+            freeze(pid, stopped_s)
+
+    engine = {"ttft_ms": 100.0, "itl_ms": 20.0, "phase": "spread"}
+    measured = measure(tmp_path / "run", options, pin=False, during=disturb if stopped_s else None, **engine)
+    asked = slot_changes(read_curve("ramp:1,24", 4.0), 4.0)
+    truth = missing(measured, asked, 4_000_000_000)
+    found = [each for each in measured.document["certificate"]["reasons"] if each["code"] == "slots_empty"]
+    if not stopped_s:
+        assert not found and truth < 0.01
+        return
+    assert found[0]["severity"] == ("suspect" if stopped_s == 0.2 else "invalid")
+    assert found[0]["value"] == pytest.approx(truth, rel=0.1, abs=0.003)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ext.reactor_drive import drive
-from truth_bench import freeze, measure, until_quiet, wait_for_phase, worker_pids
+from truth_bench import freeze, measure, until_quiet, wait_for_phase, worker_pids_of
 
 from fastllmload.records.layout import EVENT_NAMES
 from fastllmload.simulator.process import SimulatorProcess
@@ -122,21 +122,6 @@ def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_ag
         return share >= least, f"{share:.2%} of {len(late)} within"
 
     until_quiet(tmp_path, check)
-
-
-def worker_pids_of(folder: Path) -> list[int]:
-    """The worker that writes to *folder*: its parent is the only process that runs the command on it."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(folder).encode() in line and b"fastllmload" in line:
-                found = worker_pids(int(entry.name))
-                if found:
-                    return found
-    raise AssertionError(f"no worker of {folder} found")
 
 
 @pytest.mark.alone

@@ -189,6 +189,21 @@ def worker_pids(parent: int) -> list[int]:
     return found
 
 
+def worker_pids_of(folder: Path) -> list[int]:
+    """The worker that writes to *folder*: its parent is the only process that runs the command on it."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(folder).encode() in line and b"fastllmload" in line:
+                found = worker_pids(int(entry.name))
+                if found:
+                    return found
+    raise AssertionError(f"no worker of {folder} found")
+
+
 def freeze(pid: int, seconds: float) -> None:
     os.kill(pid, signal.SIGSTOP)
     time.sleep(seconds)

@@ -69,7 +69,10 @@ class Sends:
     """Releases whose t_sched lies in the window, ordered by t_sched; t_dispatch belongs to the same request.
 
     *not_sent*: planned in the window and never dispatched. *all_dispatch*: every dispatch of the phase, for the rate.
-    *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
+    *cap*: --max-concurrency of an open loop, *prefill_cap*: --max-prefill, *held* and *prefill_held*: ns for which each was
+    full while the release was due; None: no such cap. In a closed loop t_sched is not before the latter let the request go.
+    *first_fill*: a closed loop's first C dispatches, judged by spread only, without those that it held back. *slots_empty*:
+    of a closed loop whose slots change, the share of the slot time asked for in which the client left slots empty.
     *follows*: which releases are turns that follow a reply (None: none); they have a lag, but do not belong to the arrival
     process. *classes*: name, number and process of each request class, where the plan mixes several. *partial*: they are
     not those of all hosts, so that their instants are not an arrival process. *clock_ns*: how far their times may lie from
@@ -82,12 +85,21 @@ class Sends:
     all_dispatch: Times
     not_sent: int = 0
     cap: int | None = None
+    held: Times | None = None
+    prefill_cap: int | None = None
+    prefill_held: Times | None = None
+    slots_empty: float | None = None
     first_fill: Times = field(default_factory=lambda: NO_TIMES)
     follows: Mask | None = None
     request_class: npt.NDArray[np.uint16] | None = None
     classes: tuple[tuple[str, int, ArrivalEvidence], ...] = ()
     partial: bool = False
     clock_ns: int = 0
+
+    @property
+    def capped(self) -> bool:
+        """Releases of an open loop are late on purpose."""
+        return self.arrivals.process != "closed" and not self.cap is self.prefill_cap is None
 
     def starts(self) -> Mask:
         """Releases whose instants were drawn before time zero."""

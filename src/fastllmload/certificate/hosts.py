@@ -27,8 +27,8 @@ from fastllmload.records.run import Run
 LATE = "late"  # status of a host
 # Codes of reasons that are taken from the evidence of the complete run; all others from those of the hosts
 OF_THE_RUN = frozenset(
-    ("no_releases", "nothing_measured", "rate", "capped", "schedule_shape", "quantised_sends", "clumped_sends",
-     "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
+    ("no_releases", "nothing_measured", "rate", "slots_empty", "capped", "capped_prefill", "schedule_shape",
+     "quantised_sends", "clumped_sends", "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
 )  # fmt: skip
 EXPLAINING = ("host_lost", "host_alone", "clock_unknown")
 SURE = 5.0  # standard deviations: by chance less than once in a million comparisons

@@ -182,7 +182,8 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "sampled_workers": None if evidence.ok == 0 else int(sampled),
         **lag_figures(sends, measured.schedule_lag_us or ScheduleLag()),
         # a cap changes the rate by design
-        "rate_error": known(measured.rate_error) if sends.cap is None else None,
+        "rate_error": None if sends.capped else known(measured.rate_error),
+        "slots_empty": None if sends.partial else sends.slots_empty,
         **arrival_figures(sends, measured.arrival_tests),
         "workers_died": sum(worker.died is True for worker in entries),
         "gc_runs": highest(worker.gc_runs for worker in entries),
@@ -221,28 +222,27 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
 
 
 def lag_figures(sends: Sends, found: ScheduleLag) -> Figures:
-    """Figures of the lag; None at rate inf, where all are due at once, and with a cap, which is judged by capped_share."""
-    timed = sends.arrivals.process != "inf" and sends.cap is None
+    """Figures of the lag; None at rate inf, where all are due at once, and in an open loop with a cap: see capped_share."""
+    timed = sends.arrivals.process != "inf" and not sends.capped
     return {
         "lag_p99_us": known(found.p99) if timed else None,
         "lag_max_us": known(found.max) if timed else None,
         "early_share": known(found.early_share),
         "drift_us": known(found.drift_us) if timed else None,
-        "capped_share": capped_share(sends),
+        "capped_share": capped_share(sends, sends.held),
+        "capped_prefill_share": capped_share(sends, sends.prefill_held),
     }
 
 
-def capped_share(sends: Sends) -> float | None:
-    """Share of releases that were delayed by more than 1 ms, where a cap was set."""
-    if sends.cap is None or not len(sends.t_sched):
-        return None
-    return float(np.mean(sends.t_dispatch - sends.t_sched > 1_000_000))
+def capped_share(sends: Sends, held: Times | None) -> float | None:
+    """Share of the releases of an open loop for which a cap was full for more than 1 ms while they were due: *held*, ns."""
+    return float(np.mean(held > 1_000_000)) if sends.capped and held is not None and len(held) else None
 
 
 def arrival_figures(sends: Sends, tests: ArrivalTests) -> Figures:
     """Figures of the schedule, and of the sends where the lags spread enough for a server to notice."""
     spread = False
-    if tests.tested is not None and sends.cap is None:
+    if tests.tested is not None and not sends.capped:
         low, high = np.percentile(sends.t_dispatch - sends.t_sched, [1, 99])
         spread = float(high - low) / 1e3 >= SPREAD_US
     return {

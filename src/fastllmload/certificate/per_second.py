@@ -57,7 +57,7 @@ def summarize(seconds: Sequence[Second]) -> SecondsJudged:
 
 def lags_us(sends: Sends, window: MeasuredWindow, n: int) -> list[float | None]:
     """P99 of t_dispatch - t_sched of the releases due in each second; None where no instant was planned."""
-    timed = sends.arrivals.process not in ("inf", "closed") and sends.cap is None
+    timed = sends.arrivals.process not in ("inf", "closed") and not sends.capped
     due = (sends.t_sched - window.start_ns) // SECOND_NS
     found: list[float | None] = [None] * n
     borders = np.searchsorted(due, np.arange(n + 1))

@@ -14,7 +14,7 @@ from fastllmload.arrays import Rows, Values
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
-from fastllmload.certificate import monitor
+from fastllmload.certificate import caps, monitor, slots
 from fastllmload.certificate.arrivals import EARLY_NS, LATE_NS
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import itl_error_ns, ttft_error_ns
@@ -195,16 +195,27 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
     fill = np.zeros(len(dispatched), np.bool_)
     if arrivals.process == "closed" and len(dispatched):
         fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min())) + clock_ns
+    load = run.document.config.load
+    prefill = caps.spans_of_workers(run, dispatched, caps.first_tokens(dispatched), load.max_prefill)
+    if arrivals.process == "closed" and load.max_prefill is not None:  # its lag counts from when it could be sent
+        fill &= caps.held_ns(dispatched, prefill) == 0
+        dispatched = dispatched.copy()
+        dispatched["t_sched"] = caps.let_go(dispatched, prefill)
     judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill]
     judged = judged[np.argsort(judged["t_sched"], kind="stable")]
-    cap = run.document.config.load.max_concurrency
+    flight = caps.spans_of_workers(run, dispatched, caps.ends(dispatched), load.max_concurrency)
+    asked = slots.asked_ns(plan_description(run).load, arrivals.zero_ns, window)
     return Sends(
         arrivals=arrivals,
         t_sched=judged["t_sched"].astype(np.int64),
         t_dispatch=judged["t_dispatch"].astype(np.int64),
         all_dispatch=dispatched["t_dispatch"].astype(np.int64),
         not_sent=int(window.contains(rows["t_sched"][unsent(rows)]).sum()),
-        cap=cap,
+        slots_empty=slots.empty_ns(dispatched, dispatched["t_sched"], window) / asked if asked else None,
+        cap=load.max_concurrency,
+        held=None if load.max_concurrency is None else caps.held_ns(judged, flight),
+        prefill_cap=load.max_prefill,
+        prefill_held=None if load.max_prefill is None else caps.held_ns(judged, prefill),
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
         follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
         request_class=judged["request_class"],

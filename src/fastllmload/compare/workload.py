@@ -20,7 +20,10 @@ from fastllmload.records.npy import read_array
 # Part of every body, so that the plan's digest depends on them
 TARGET_NAMES = ("model", "endpoint", "continuous_usage", "token_ids")
 RULES = {  # settings that change what is sent or counted and are not covered by the plan's digest
-    "load": ("max_concurrency", "warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share", "timeout", "grace"),
+    "load": (
+        "max_concurrency", "max_prefill", "warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share", "timeout",
+        "grace",
+    ),
     "workload": ("counting", "turns", "think_time", "history", "tool_turns"),
     "behaviour": None,
     "client": ("fresh_connections", "timestamps"),

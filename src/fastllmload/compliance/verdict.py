@@ -62,6 +62,9 @@ def of_run(run: MeasuredRun) -> list[str]:
     cap = document.config.load.max_concurrency
     if cap is not None:
         found.append(f"--max-concurrency {cap} makes the loop not open{where}")
+    waiting = document.config.load.max_prefill
+    if waiting is not None and not run.closed:
+        found.append(f"--max-prefill {waiting} makes the loop not open{where}")
     by_workload = (text for one in run.workloads for text in one.deviations)
     found += document.plan.deviations or by_workload  # the former name the class
     if run.run.incomplete:

@@ -38,7 +38,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
         "simulate": Reveals.ENGINE, "model": Reveals.MODEL, "models": Reveals.NAME,
     },
     Load: {
-        **dict.fromkeys(("rate", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
+        **dict.fromkeys(("rate", "concurrency", "max_concurrency", "max_prefill", "num_requests"), Reveals.LOAD),
         **dict.fromkeys(("rate_curve", "concurrency_curve"), Reveals.CURVE),
     },
     Workload: {
@@ -86,11 +86,12 @@ def without_names(document: Mapping[str, Any]) -> RunDocument:
 
 
 def reveals_capacity(document: Mapping[str, Any]) -> bool:
-    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a concurrency limit."""
+    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a cap."""
     asked = (document.get("config") or {}).get("load") or {}
     planned = ((document.get("plan") or {}).get("description") or {}).get("load") or {}
     at_once = asked.get("rate") is None or (planned.get("arrivals") or {}).get("rate") == "inf"
-    return at_once or planned.get("loop") == "closed" or asked.get("max_concurrency") is not None
+    capped = any(asked.get(name) is not None for name in ("max_concurrency", "max_prefill"))
+    return at_once or planned.get("loop") == "closed" or capped
 
 
 def names_of(document: Mapping[str, Any]) -> dict[str, str]:
@@ -255,7 +256,9 @@ PUBLIC_OPTIONS = frozenset(
      "--confidence", "--preset", "--as", "--hosts", "--collect", "--on-host-loss")
 )  # fmt: skip
 # Those whose value is the load: a declared rate is public, a capacity is not
-LOAD_OPTIONS = frozenset(("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "-n", "--num-requests"))
+LOAD_OPTIONS = frozenset(
+    ("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "--max-prefill", "-n", "--num-requests")
+)
 # Those whose value may be a path
 PATH_OPTIONS = {
     "--tokenizer": Reveals.FILE,

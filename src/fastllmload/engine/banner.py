@@ -41,7 +41,7 @@ def plan_lines(load: Load, seed: int, plans: Plans, workers: int, session: Sessi
     measure = plans.measure
     plan = f"seed {seed}; plan {measure.digest[:12]}"
     lines = [
-        f"load: {loop(measure, load.max_concurrency)}; {bounds(measure)}; {plan}",
+        f"load: {loop(measure, load)}; {bounds(measure)}; {plan}",
         f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
     ]
     lines += [f"sessions: {line}" for line in session_lines(session)]
@@ -85,16 +85,18 @@ def arriving(described: PlanDescription) -> str:
     return "requests and conversations" if any(several) else "requests"
 
 
-def loop(plan: Plan, cap: int | None) -> str:
-    """`open loop, poisson, 500 requests/s`."""
+def loop(plan: Plan, load: Load) -> str:
+    """`open loop, poisson, 500 requests/s, at most 8 waiting for a first token`."""
+    waiting = f", at most {load.max_prefill:,} waiting for a first token" if load.max_prefill is not None else ""
     if plan.concurrency is not None:
         changes = plan.description.load.concurrency_changes
-        return f"closed loop, {plan.concurrency if changes is None else changes} in flight"
+        return f"closed loop, {plan.concurrency if changes is None else changes} in flight{waiting}"
     arrivals = plan.description.load.arrivals or ArrivalFacts()
     text = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g} {arriving(plan.description)}/s"
     if arrivals.changes is not None:
         text = f"{arrivals.changes} (mean {text})"
-    return f"open loop, {arrivals.name}, {text}" + (f", at most {cap:,} in flight" if cap is not None else "")
+    capped = f", at most {load.max_concurrency:,} in flight" if load.max_concurrency is not None else ""
+    return f"open loop, {arrivals.name}, {text}{capped}{waiting}"
 
 
 def bounds(plan: Plan) -> str:

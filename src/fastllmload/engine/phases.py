@@ -186,6 +186,7 @@ class PhaseRun:
                 rate=None if closed else self.asked_rate,
                 concurrency=self.spec.concurrency if closed else None,
                 end_s=phase_seconds(self.plan),
+                waits=self.spec.max_prefill > 0,
             )
         )  # fmt: skip
 

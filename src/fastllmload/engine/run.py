@@ -310,8 +310,9 @@ class RunSession:
         if self.starting is None:
             simulated = self.simulator is not None
             workers = sizing.worker_count(
-                client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated, cap=load.max_concurrency
-            )
+                client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated, cap=load.max_concurrency,
+                waiting=load.max_prefill,
+            )  # fmt: skip
             check(wanted=wanted, workers=workers)
             return workers
         if settings.hosts.collect == "summary" and records_text(settings, found):
@@ -326,7 +327,13 @@ class RunSession:
         refuse_local_target(found, [host.place for host in self.group.hosts])
         limits_of = self.group.limits()
         counts = sizing.workers_by_host(
-            client, plan, wanted, stored_ceiling(), self.group.cores(), cap=load.max_concurrency
+            client,
+            plan,
+            wanted,
+            stored_ceiling(),
+            self.group.cores(),
+            cap=load.max_concurrency,
+            waiting=load.max_prefill,
         )
         for host, count in zip(limits_of, counts, strict=True):
             check(wanted=sizing.part_of(wanted, count / sum(counts)), workers=count, host=host)
@@ -334,14 +341,16 @@ class RunSession:
         return sum(counts)
 
     def _leave_out(self, plan: Plan, found: Preflight) -> None:
-        """Leave out hosts for which there would be no request: the cap holds for all hosts together."""
+        """Leave out hosts for which there would be no request: a cap holds for all hosts together."""
         assert self.group is not None
-        most = max(1, sizing.most_in_flight(plan, self.settings.load.max_concurrency))
+        load = self.settings.load
+        most = max(1, sizing.most_at_work(plan, load.max_concurrency, load.max_prefill))
         unused = self.group.keep(most)
         if unused:
             names = ", ".join(host.title for host in unused)
-            requests = "1 request is" if most == 1 else f"{most} requests are"
-            sentence = f"at most {requests} in flight at one time: nothing is sent from {names}"
+            requests = "1 request" if most == 1 else f"{most} requests"
+            where = "without a first token" if most == load.max_prefill else "in flight"
+            sentence = f"at most {requests} {where} at one time: nothing is sent from {names}"
             note = coded("hosts-unused", sentence)
             found.notes.append(note)
             self.ui.message(f"note: {note}")

@@ -17,6 +17,7 @@ from fastllmload.certificate.evidence import (
     MeasuredWindow,
     Sends,
     Stamps,
+    Times,
     bracket_class,
 )
 from fastllmload.certificate.figures import FigureBound
@@ -203,7 +204,9 @@ def test_a_cap_that_delays_releases_is_not_a_limit_of_the_client() -> None:
     evidence = clean()
     sends = evidence.sends
     later = np.where(np.arange(len(sends.t_sched)) % 2, 60_000_000_000, 0)
-    held = replace(sends, cap=4, t_dispatch=sends.t_dispatch + later, all_dispatch=sends.all_dispatch + later)
+    held = replace(
+        sends, cap=4, held=later, t_dispatch=sends.t_dispatch + later, all_dispatch=sends.all_dispatch + later
+    )
     found = judge_evidence(replace(evidence, sends=held))
     assert found.rate_error > 0.4 and "capped" in codes(found, "suspect")
     assert "rate" not in codes(found) and not found.generator_limited
@@ -251,6 +254,11 @@ def test_correlated_gaps_are_found() -> None:
     assert "schedule_shape" in codes(found)
 
 
+def held(evidence: CertificateEvidence, ms: int) -> Times:
+    """One release in a hundred was held back for that long."""
+    return np.where(np.arange(len(evidence.sends.t_sched)) % 100, 0, ms * MS)
+
+
 FAULTS = [
     ("gc", "suspect", lambda e: with_worker(e, counts={**e.workers[0].counts, "gc_runs": 1})),
     ("clock_step", "suspect", lambda e: with_worker(e, counts={**e.workers[0].counts, "clock_steps": 1})),
@@ -274,7 +282,10 @@ FAULTS = [
     ("kernel_stamps_missing", "note", lambda e: replace(e, stamps=replace(e.stamps, user=e.stamps.kernel // 100))),
     ("batched_delivery", "note", lambda e: replace(e, stamps=replace(e.stamps, batched=e.stamps.kernel // 2))),
     ("clamped", "note", lambda e: replace(e, stamps=replace(e.stamps, clamped=e.stamps.requests // 2))),
-    ("capped", "suspect", lambda e: stopped(replace(e, sends=replace(e.sends, cap=10)), 5.0, 900)),
+    ("capped", "suspect", lambda e: replace(e, sends=replace(e.sends, cap=10, held=held(e, 900)))),
+    ("capped_prefill", "suspect", lambda e: replace(e, sends=replace(e.sends, prefill_cap=10, prefill_held=held(e, 900)))),
+    ("slots_empty", "suspect", lambda e: replace(e, sends=replace(e.sends, slots_empty=0.006))),
+    ("slots_empty", "invalid", lambda e: replace(e, sends=replace(e.sends, slots_empty=0.03))),
     ("nothing_measured", "invalid", lambda e: replace(e, ok=0)),
     ("no_releases", "invalid", lambda e: replace(e, sends=Sends(e.sends.arrivals, *[np.empty(0, np.int64)] * 3))),
 ]  # fmt: skip

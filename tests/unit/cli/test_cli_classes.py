@@ -110,6 +110,7 @@ def test_shares_of_the_rate():
          {}, ("protocol-unsupported", "needs messages")),
         (["a rate=1 endpoint-type=completions", "b rate=1"], {"endpoint": "/v2/chat"
          }, ("protocol-unsupported", "another protocol")),
+        (["chat rate=1 max-prefill=4"], {}, ("option-not-applicable", "max-prefill of class", "first token")),
         (["chat rate=1 max-concurrency=4"], {}, ("option-not-applicable", "max-concurrency of class", "one cap")),
         ([""], {}, ("class-invalid", "--class ''")),
         (["a share=0.5", "b share=0.6"], {"rate": "10"}, ("class-share-invalid", "up to 1.1 of", "--rate;", "up to 1")),

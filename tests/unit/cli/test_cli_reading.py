@@ -63,6 +63,7 @@ EVERY_OPTION = {
     "burstiness": ("0.5", "load.burstiness", 0.5),
     "concurrency": ("64", "load.concurrency", 64),
     "max-concurrency": ("9", "load.max_concurrency", 9),
+    "max-prefill": ("3", "load.max_prefill", 3),
     "num-requests": ("1k", "load.num_requests", 1000),
     "duration": ("5m", "load.duration", 300.0),
     "warmup": ("30s", "load.warmup_seconds", 30.0),

@@ -244,7 +244,7 @@ def manifest_of(
         "schema_version": 1, "status": "done", "tool": {"name": "fastllmload", "version": "0"},
         "config": {
             "load": {"rate": rate, "concurrency": slots, "duration": length_s, "num_requests": count,
-                     "max_concurrency": None, "stop_on_failures": 0.5, "timeout": 600.0},
+                     "max_concurrency": None, "max_prefill": None, "stop_on_failures": 0.5, "timeout": 600.0},
             "output": {"goodput": [], "itl_option": "auto", "gpus": None},
             "workload": {"name": workload, "temperature": 0.0, "extra_body": None, "ignore_eos": True,
                          "streaming": True},

@@ -64,6 +64,15 @@ def test_what_the_rate_counts(described: dict[str, Any], what: str) -> None:
     assert arriving(convert(described, PlanDescription)) == what
 
 
+@pytest.mark.parametrize("asked", [{"rate": 10.0}, {"concurrency": 3}])
+def test_caps_are_named(tmp_path: Path, asked: dict[str, Any]) -> None:
+    load = Load(num_requests=3, warmup_requests=0, max_prefill=2, **asked)
+    chat = ENDPOINTS["openai-chat"]
+    plan = build_plan(RunSettings(load=load), phase="measure", endpoint=chat, model="m", out_dir=tmp_path)
+    lines = plan_lines(load, 1, Plans(plan, plan), 1, RunSettings().session)
+    assert ", at most 2 waiting for a first token; " in lines[0]
+
+
 def test_conversations_are_what_arrives(tmp_path: Path) -> None:
     line = plan_notes(tmp_path, turns="3")[0]
     assert line.startswith("load: open loop") and "poisson, 10 conversations/s; 9 requests" in line

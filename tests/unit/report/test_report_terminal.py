@@ -117,6 +117,13 @@ def whole_run(ui, found, snapshots):
     ui.close()
 
 
+def test_what_waits_for_a_first_token_is_shown_with_a_cap_on_it() -> None:
+    capped = replace(FULL, in_flight=12, waiting=4)
+    assert "in flight 12, waiting 4, " in snapshot_line(capped) and "waiting" not in snapshot_line(FULL)
+    shown, without = ("\n".join(line.plain for line in render_snapshot(each).renderables) for each in (capped, FULL))
+    assert "connections, 4 waiting for a first token\n" in shown and "waiting" not in without
+
+
 def test_both_kinds_of_first_token_while_answers_reason():
     """Without reasoning there is one, as before."""
     thinking = replace(FULL, ttft_any_p50_ms=12.5, ttft_any_p99_ms=20.25)

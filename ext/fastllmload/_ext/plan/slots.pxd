@@ -11,7 +11,8 @@ cdef class Slots:
     cdef uint64_t limit                 # requests that this worker may send; 0 = no bound
     cdef uint32_t freed                 # how many wait to be filled again
     cdef uint32_t count                 # slots there are: a slot is free, rests, or holds a request
-    cdef Slot* free_ones                # *freed* of them; owned
+    cdef Slot* free_ones                # a ring of *count*: *freed* of them from *first_free* on, the earliest first; owned
+    cdef uint32_t first_free
     cdef Slot* resting                  # a ring of *count* from *first_resting* on, the earliest first; owned
     cdef uint32_t first_resting, rest_count
     cdef int32_t* errors                # in a row, of each slot; owned
@@ -29,6 +30,7 @@ cdef class Slots:
     cdef int clear(self) noexcept                                               # nothing will be filled again
     cdef bint left(self) noexcept                                               # one more may be sent
     cdef int free(self, int32_t slot, bint failed, int64_t now) noexcept        # its request has ended
-    cdef Slot take(self) noexcept                                               # the one freed last, while there is one
+    cdef int64_t first_at(self) noexcept                                        # since when the one freed first is, while there is one
+    cdef Slot take(self) noexcept                                               # it
     cdef int wake(self, int64_t now) noexcept                                   # who has rested is free
     cdef int _forget(self) noexcept

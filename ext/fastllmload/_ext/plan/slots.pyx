@@ -50,7 +50,7 @@ cdef class Slots:
         return 0
 
     cdef int clear(self) noexcept:
-        self.freed = self.first_resting = self.rest_count = 0
+        self.freed = self.first_free = self.first_resting = self.rest_count = 0
         return 0
 
     cdef int _close(self, int64_t since) noexcept:
@@ -91,19 +91,24 @@ cdef class Slots:
             self.rest_count += 1
             now += REST_NS
         else:
-            place = &self.free_ones[self.freed]
+            place = &self.free_ones[(self.first_free + self.freed) % self.count]
             self.freed += 1
         place.at = now
         place.number = slot
         return 0
 
+    cdef int64_t first_at(self) noexcept:
+        return self.free_ones[self.first_free].at
+
     cdef Slot take(self) noexcept:
+        cdef uint32_t first = self.first_free
+        self.first_free = (first + 1) % self.count
         self.freed -= 1
-        return self.free_ones[self.freed]
+        return self.free_ones[first]
 
     cdef int wake(self, int64_t now) noexcept:
         while self.rest_count and self.resting[self.first_resting].at <= now:
-            self.free_ones[self.freed] = self.resting[self.first_resting]
+            self.free_ones[(self.first_free + self.freed) % self.count] = self.resting[self.first_resting]
             self.freed += 1
             self.first_resting = (self.first_resting + 1) % self.count
             self.rest_count -= 1

@@ -467,6 +467,8 @@ cdef class Protocol:
         x.end = End(status=status, error=error, t=t, user_t=user_t)
         if status != r.STATUS_OK and row.t_first == 0:
             row.t_last = 0
+        if row.t_any == 0:
+            self.words[k.W_WAITING] -= 1
         if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
             hdr_record(&self.e2e, row.t_last - row.t_submit)
         self.words[k.W_ENDED] += 1
@@ -568,6 +570,7 @@ cdef class Conversation:
         self.x.row.reasoning_tokens = self.x.row.cached_tokens = -1
         self.x.row.phase = r.PHASE_MEASURE
         self.x.row.status = r.STATUS_IN_FLIGHT
+        self.protocol.words[k.W_WAITING] += 1
         self.x.reused = reused
         exchange_open(&self.x)
         if self.n.many != NULL:

@@ -136,6 +136,7 @@ cdef class Timeline:
         cdef RequestRow* row = x.row
         if row.t_any == 0:
             row.t_any = t
+            self.words[k.W_WAITING] -= 1
             if row.phase == r.PHASE_MEASURE:
                 hdr_record(&self.ttft_any, t - row.t_submit)
         if row.t_first != 0 and kind == EVENT_CONTENT:

@@ -52,6 +52,7 @@ cdef enum:                 # words
     W_HANDSHAKE_NS = 57     # time from an established connection to the end of its handshake, of those that succeeded
     W_PAGE_FAULTS = 56      # minor and major, since the phase's first 100 ms
     W_WINDOW_WAITS = 58     # HTTP/2: requests whose body waited for the server's window
+    W_WAITING = 59          # requests in flight without a first token, of any kind
     W_UPGRADES = 62         # WebSocket: connections that were upgraded
     W_UPGRADE_NS = 63       # and the time that this took
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it

@@ -144,7 +144,7 @@ cdef class Reactor:
 
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
-             bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
+             bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t most_waiting=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
              Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None,
              const int64_t[::1] closings=None, uint32_t own=0) -> None:
@@ -154,7 +154,8 @@ cdef class Reactor:
         where nothing else is asked. Where the number of slots changes, *closings* are the instants at which one slot less is wanted,
         and *own* is the most that this worker has at once; where it does not, slots that open later than others are in the middle of
         sessions, and begin with requests of their own.
-        The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
+        The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound. *cap*: its most in
+        flight in an open loop, *most_waiting*: its most that wait for their first token; 0: no cap.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
         again in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
@@ -188,6 +189,7 @@ cdef class Reactor:
         self.pacer.load(schedule)
         self.releases.closed = closed
         self.releases.cap = cap
+        self.releases.most_waiting = most_waiting
         self.reserve = reserve
         self.releases.stop_at = 0
         self.releases.sending = True
@@ -423,11 +425,11 @@ cdef class Reactor:
             self.looked = now
             self.releases.follow(now)
         now = self.pacer.spin(now)
-        if self.pacer.due() <= now:
+        if self.pacer.due() <= now and not self.releases.held():
             if now - self.pacer.due() > k.STALL_LEAST_NS:       # it reads the clock all the time, unless it is held up
                 self._stalled(self.pacer.due(), now, 0)
                 self.looked = now
-            self.releases.release(now)
+            self.releases.release(now, now)
             now = mono_ns()
         self.words[k.W_BATCHES] += 1
         if now - begun > self.words[k.W_BATCH_MAX_NS]:
@@ -527,5 +529,5 @@ cdef class Reactor:
         elif self.pacer.start:
             if self.pacer.next >= self.pacer.size:
                 return 0
-            near = self.pacer.near(now + AHEAD_NS, NEAR)
+            near = self.pacer.near(now + AHEAD_NS, self.releases.most_waiting if self.releases.most_waiting else <uint32_t>NEAR)
         return self.pool.open_ahead(<uint32_t>near + spare, CONNECTS_AT_ONCE)

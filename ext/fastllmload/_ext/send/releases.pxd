@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
+cimport fastllmload._ext.record.counters as k
 from fastllmload._ext.plan.pacer cimport Pacer
 from fastllmload._ext.plan.slots cimport Slots
 from fastllmload._ext.plan.talk cimport Talk
@@ -30,10 +31,11 @@ cdef class Releases:
     cdef bint closed                    # closed loop
     cdef int64_t stop_at                # closed loop: no request after this instant; 0 = no bound
     cdef uint32_t cap                   # open loop: most in flight (--max-concurrency share); 0 = none
+    cdef uint32_t most_waiting          # for their first token (--max-prefill share); 0 = no cap
     cdef bint sending                   # false once draining
 
     cdef int arm(self, int64_t now) except -1
-    cdef int release(self, int64_t now) except -1               # send everything that is due
+    cdef int release(self, int64_t until, int64_t now) except -1        # send everything that is due at *until*
     cdef int refill(self, int64_t now) except -1                # closed loop: freed slots send at once
     cdef bint may_issue(self, int64_t now) noexcept             # a closed loop may send one more
     cdef int handle_ends(self) except -1                        # of requests: before a connection is taken or made
@@ -41,8 +43,14 @@ cdef class Releases:
     cdef int cancel_left(self, int64_t now) except -1           # whose user leaves
     cdef int cancel_all(self, int64_t now) except -1
     cdef int end_talks(self) except -1                           # turns that were still to come are not sent
+    cdef int _end_talk(self, Talk* talk) except -1
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1
     cdef bint _goes_on(self, RequestStream* s) except -1
+
+    # A cap holds back what is due.
+    cdef inline bint held(self) noexcept:
+        return ((self.cap and self.flight.count >= self.cap)
+                or (self.most_waiting and self.words[k.W_WAITING] >= self.most_waiting))
 
     # Send what ends of requests and the schedule have made due.
     cdef inline int follow(self, int64_t now) except -1:
@@ -51,5 +59,5 @@ cdef class Releases:
         if self.slots.freed:
             self.refill(now)
         if self.pacer.due() <= now:
-            self.release(now)
+            self.release(now, now)
         return 0

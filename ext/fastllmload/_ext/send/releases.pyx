@@ -1,8 +1,9 @@
 """When which request is sent, and what follows its end.
 
 In an open loop the pacer's schedule says when: nothing is ever waited for. Without an idle connection a release opens one,
-and the row says so; only a cap on what is in flight (--max-concurrency) makes a release late on purpose. In a closed loop
-the schedule opens slots, most often each once and all at time zero, and the end of a slot's request sends its next.
+and the row says so; only a cap on what is in flight (--max-concurrency) or on what waits for its first token (--max-prefill)
+makes a release late on purpose. In a closed loop the schedule opens slots, most often each once and all at time zero, and the
+end of a slot's request sends its next. Held back by --max-prefill, what has been due longest goes first.
 
 Sessions: the schedule releases their first requests. When a reply has ended, the turn after it, or what else waits for it and
 for nothing more, is stitched and put among the pacer's followers, due some time later; so it is released like everything
@@ -43,31 +44,37 @@ cdef class Releases:
         self.lag.counts = self.words + k.WORDS + k.H_LAG * HDR_WORDS
 
     cdef int arm(self, int64_t now) except -1:
-        """Wake when the next release is due; a loop that is at its cap is woken by the end of a request alone."""
-        if self.cap and self.flight.count >= self.cap:
+        """Wake when the next release is due; a loop that is at its cap is woken by an end or a first token alone."""
+        if self.held():
             return 0
         return self.pacer.arm(now)
 
-    cdef int release(self, int64_t now) except -1:
-        """Send everything that is due: never wait, never skip, never re-anchor."""
+    cdef int release(self, int64_t until, int64_t now) except -1:
+        """Send everything that is due at *until*: never wait, never skip, never re-anchor. What --max-prefill has held back in a
+        closed loop up to its end is not sent.
+        """
         cdef int64_t due, backlog = 0
         cdef uint32_t request
         cdef int32_t slot = -1
         cdef Talk* talk
+        cdef bint over = self.most_waiting and self.closed and self.stop_at and now >= self.stop_at
         while self.sending:
             due = self.pacer.due()
-            if due > now or (self.cap and self.flight.count >= self.cap):
+            if due > until or (self.held() and not over):
                 break
             backlog += 1
             if self.pacer.follower_is_next():
                 talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
+                if over:
+                    self._end_talk(talk)
+                    continue
                 self._dispatch(talk.request, due, talk.slot, talk)
                 continue
             request = self.share.numbered(self.slots.issued if self.closed and not self.share.own_first else <uint64_t>self.pacer.next)
             self.pacer.next += 1
             if self.closed:
                 slot = self.slots.open(due - self.pacer.start)
-                if self.slots.varies and (slot < 0 or not self.may_issue(now)):
+                if over or (self.slots.varies and (slot < 0 or not self.may_issue(now))):
                     continue
                 if not self.share.own_first:
                     self.slots.issued += 1
@@ -82,13 +89,17 @@ cdef class Releases:
                 and (not self.stop_at or now < self.stop_at))
 
     cdef int refill(self, int64_t now) except -1:
-        """Closed loop: freed slots send at once."""
+        """Closed loop: freed slots send at once, or, where --max-prefill holds them back, in the order in which all became due."""
         cdef Slot slot
         cdef uint32_t request
         self.slots.wake(now)
         while self.slots.freed:
+            if self.most_waiting:
+                self.release(self.slots.first_at(), now)
+                if self.held() and self.may_issue(now):
+                    break
             slot = self.slots.take()
-            if self.slots.varies and not self.slots.stays(slot.number, slot.at - self.pacer.start):
+            if self.slots.varies and not self.slots.stays(slot.number, (now if self.most_waiting else slot.at) - self.pacer.start):
                 continue
             if self.may_issue(now):
                 request = self.share.numbered(self.slots.issued)
@@ -136,6 +147,7 @@ cdef class Releases:
         list_add(&self.flight, &stream.link)
         life_begins(LIFE_IN_FLIGHT)
         self.words[k.W_IN_FLIGHT] = self.flight.count
+        self.words[k.W_WAITING] += 1
         self.transport.open(stream)
         stream.talk = talk
         if talk != NULL:
@@ -231,10 +243,12 @@ cdef class Releases:
 
     cdef int end_talks(self) except -1:
         """Turns that were still to come are not sent."""
-        cdef Talk* talk
         while self.pacer.followers.count:
-            talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
-            if talk.session == NULL or talk.session.open == 1:
-                self.share.over(talk.request, False)
-            self.share.talks.end(talk)
+            self._end_talk(<Talk*><size_t>dues_pop(&self.pacer.followers))
+        return 0
+
+    cdef int _end_talk(self, Talk* talk) except -1:
+        if talk.session == NULL or talk.session.open == 1:
+            self.share.over(talk.request, False)
+        self.share.talks.end(talk)
         return 0

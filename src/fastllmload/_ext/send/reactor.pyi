@@ -68,6 +68,7 @@ class Reactor:
         closed: bool,
         limit: int = 0,
         cap: int = 0,
+        most_waiting: int = 0,
         reserve: int = 8,
         numbers: npt.NDArray[np.uint32] | None = None,
         talks: Talks | None = None,

@@ -17,7 +17,7 @@ from fastllmload.errors import InputError
 
 OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
 DECIDED = frozenset(PLANNED) - {"osl"} | {
-    "class", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
+    "class", "ignore_eos", "image", "max_concurrency", "max_prefill", "num_prefixes", "plan", "prefix_len", "prefix_share",
     "prefix_zipf", "prompt_form", "random_range_ratio", "save_plan", "temperature", "think_time", "turns", "warmup",
     "workers", *SAMPLING,
 }  # fmt: skip

@@ -32,6 +32,7 @@ OPEN_LOOP = "classes are open loops, so that what one sends never depends on how
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
     "concurrency": f"{OPEN_LOOP}; give it a rate, or run a closed loop by itself with --concurrency",
     "max_concurrency": "one run has one cap on what is in flight; give --max-concurrency for the whole run",
+    "max_prefill": "one run has one cap on what waits for a first token; give --max-prefill for the whole run",
     "unix_socket": "a class goes to the run's socket, or to a url=http://HOST:PORT of its own",
 }
 PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", UserBehavior))

@@ -132,6 +132,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "and the other forms of --rate."),
         value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
               "Open loop: most requests in flight; one that waits is still measured from its scheduled instant."),
+        value("--max-prefill", "load.max_prefill", read.count, "COUNT",
+              "Most requests that wait for their first token, in both loops; the next is sent when one gets it, or ends."),
         value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests", read.count, "COUNT",
               "Ends after COUNT requests; with --duration, whichever ends first."),
         value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",

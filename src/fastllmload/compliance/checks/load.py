@@ -77,7 +77,7 @@ def redrawn(arrivals: ArrivalFacts, count: int) -> Numbers | None:
 
 @per_run
 def responses_do_not_delay(run: MeasuredRun) -> RequirementOutcome:
-    """Open loop: no cap on what is in flight, and releases at most 1 ms late at P99."""
+    """Open loop: no cap on what is in flight or waits for a first token, and releases at most 1 ms late at P99."""
     if run.closed:
         return inapplicable("the load is a closed loop")
     config, certificate = run.document.config, run.document.certificate
@@ -86,6 +86,9 @@ def responses_do_not_delay(run: MeasuredRun) -> RequirementOutcome:
     cap = config.load.max_concurrency
     if cap is not None:
         return false(f"--max-concurrency {cap} lets responses delay requests", "leave out --max-concurrency")
+    waiting = config.load.max_prefill
+    if waiting is not None:
+        return false(f"--max-prefill {waiting} lets first tokens delay requests", "leave out --max-prefill")
     if run.arrivals.rate == "inf":
         return inapplicable("everything was due at once")
     rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > 0))

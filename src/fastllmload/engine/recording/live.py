@@ -70,8 +70,11 @@ class Live:
         rate: float | None,
         concurrency: int | None,
         end_s: float | None,
+        waits: bool = False,
     ) -> Snapshot:
-        """*sent_ns*: when sending ended, 0 while it continues; the achieved rate is computed up to then."""
+        """*sent_ns*: when sending ended, 0 while it continues; the achieved rate is computed up to then. *waits*: say how
+        many requests wait for their first token.
+        """
         now = time.monotonic_ns()
         t = (now - start_ns) / 1e9
         sending = ((sent_ns or now) - start_ns) / 1e9
@@ -87,6 +90,7 @@ class Live:
             achieved_rate=released / sending if sending > 0 else None,
             released=released, ended=self.since(k.W_ENDED), ok=self.since(k.W_OK), failed=self.since(k.W_FAILED),
             in_flight=self.fleet.total(k.W_IN_FLIGHT), connections=self.fleet.total(k.W_CONNECTIONS),
+            waiting=self.fleet.total(k.W_WAITING) if waits else None,
             ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
             ttft_any_p50_ms=None if first is None else scaled(first, 0.5, 1e6),
             ttft_any_p99_ms=None if first is None else scaled(first, 0.99, 1e6),

@@ -39,6 +39,7 @@ NOT_COUNTED = (
 )  # statuses and errors that no request ends with on a worker
 LEVELS: tuple[tuple[str, int, str], ...] = (
     ("requests_in_flight", k.W_IN_FLIGHT, "Requests in flight now."),
+    ("requests_waiting", k.W_WAITING, "Requests that wait for their first token now."),
     ("connections_open", k.W_CONNECTIONS, "Connections open now."),
 )
 DELAYS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)

@@ -80,7 +80,7 @@ class Totals:
         ]
 
     def levels(self) -> Words:
-        """The counters of each host now, of which W_IN_FLIGHT and W_CONNECTIONS are levels: int64[hosts, counters.WORDS]."""
+        """The counters of each host now, int64[hosts, counters.WORDS]; W_IN_FLIGHT, W_WAITING, W_CONNECTIONS are levels."""
         assert self._fleet is not None  # a phase has begun
         return self._fleet.words_by_host()
 

@@ -44,6 +44,7 @@ def phase_spec(load: Load, number: int, phase: RunPhase, connections: int) -> Ph
         mode="closed" if closed else "open",
         concurrency=plan.concurrency or 0,
         max_concurrency=0 if closed or load.max_concurrency is None else load.max_concurrency,
+        max_prefill=load.max_prefill or 0,
         stop_sending_ns=round(plan.duration_s * NS) if bounded and plan.duration_s is not None else 0,
         num_requests=len(plan.starts) if closed and not plan.cycles else 0,
         drain_ns=0 if grace is None else max(1, round(grace * NS)),

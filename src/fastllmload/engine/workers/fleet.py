@@ -32,7 +32,7 @@ from fastllmload.settings import KEY_VARIABLES
 
 STARTING_S = 60.0
 WORDS = range(k.WORDS)
-LASTING = (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_IDLE)
+LASTING = (k.W_IN_FLIGHT, k.W_WAITING, k.W_CONNECTIONS, k.W_IDLE)
 WORKER = (sys.executable, "-m", "fastllmload.engine.workers.worker")
 
 

@@ -76,9 +76,9 @@ def capped(cap: int | None, in_flight: int) -> int:
     return in_flight if cap is None else min(in_flight, cap)
 
 
-def most_in_flight(plan: Plan, cap: int | None) -> int:
-    """At one time. More workers than that would have nothing to do, or would exceed *cap*, as each has a part of it."""
-    return slots(plan) if plan.concurrency is not None else capped(cap, len(plan.starts))
+def most_at_work(plan: Plan, cap: int | None, waiting: int | None = None) -> int:
+    """Workers: more would have nothing to do, or exceed *cap* or *waiting* (--max-prefill), as each has a part of it."""
+    return capped(waiting, slots(plan) if plan.concurrency is not None else capped(cap, len(plan.starts)))
 
 
 def requests_per_start(plan: Plan) -> float:
@@ -109,9 +109,10 @@ def worker_count(
     simulated: bool,
     *,
     cap: int | None = None,
+    waiting: int | None = None,
 ) -> int:
-    """As configured, or as many as the demand needs at COMFORT; never more than cores, slots, requests or *cap*."""
-    in_flight = most_in_flight(plan, cap)
+    """As configured, or as many as the demand needs at COMFORT; at most as cores, slots, requests, *cap* or *waiting*."""
+    in_flight = most_at_work(plan, cap, waiting)
     if client.workers is not None:
         return max(1, min(client.workers, in_flight))
     if client.pin:
@@ -132,14 +133,15 @@ def workers_by_host(
     cores: Sequence[int],
     *,
     cap: int | None = None,
+    waiting: int | None = None,
 ) -> list[int]:
     """Workers on each of several hosts, by their *cores*: as configured, which counts those of one host, or the same on
     each, together as many as the demand needs. There are at most as many hosts as requests in flight.
     """
     configured = client.workers is not None or bool(client.pin)
-    together = worker_count(client, plan, wanted, ceiling, sum(cores), simulated=False, cap=cap)
+    together = worker_count(client, plan, wanted, ceiling, sum(cores), simulated=False, cap=cap, waiting=waiting)
     each = together if configured else math.ceil(together / len(cores))
-    each = max(1, min(each, most_in_flight(plan, cap) // len(cores)))
+    each = max(1, min(each, most_at_work(plan, cap, waiting) // len(cores)))
     return [each if configured else min(each, most) for most in cores]
 
 

@@ -247,7 +247,10 @@ class Worker:
         closed = phase.mode == "closed"
         limit = slots = own = 0
         closings = None
-        cap = phase.max_concurrency and max(1, partition_size(phase.max_concurrency, spec.worker, spec.workers))
+        cap, most_waiting = (
+            each and max(1, partition_size(each, spec.worker, spec.workers))
+            for each in (phase.max_concurrency, phase.max_prefill)
+        )
         if closed:
             changes = plan.slot_changes
             most = phase.num_requests if phase.num_requests and changes is None else phase.concurrency
@@ -273,6 +276,7 @@ class Worker:
             closed=closed,
             limit=limit,
             cap=cap,
+            most_waiting=most_waiting,
             client=plan.client,
             target=routed(plan, spec.class_targets),
             slots=slots,

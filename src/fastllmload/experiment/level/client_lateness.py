@@ -50,10 +50,11 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
 
 
 def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:
-    """Dispatch lags in ns of the requests due in the window. Empty with a concurrency cap, or if all requests are sent at
-    once: such requests are late by design.
+    """Dispatch lags in ns of the requests due in the window. Empty with a cap, or if all requests are sent at once: such
+    requests are late by design.
     """
-    if run.document.config.load.max_concurrency is not None or load_of(run) == math.inf:
+    asked = run.document.config.load
+    if not asked.max_concurrency is asked.max_prefill is None or load_of(run) == math.inf:
         return np.empty(0, np.int64)
     due = rows[window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
     lags: rule.Numbers = due["t_dispatch"] - due["t_sched"]

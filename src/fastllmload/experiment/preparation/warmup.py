@@ -37,7 +37,7 @@ PROBE_WORDS = (
 
 
 NO_BOUNDS: dict[str, Any] = {  # load fields that a preparation run does not take from its level
-    "duration": None, "repetition": 0, "max_concurrency": None, "arrival": "poisson", "burstiness": 1.0,
+    "duration": None, "repetition": 0, "max_concurrency": None, "max_prefill": None, "arrival": "poisson", "burstiness": 1.0,
 }  # fmt: skip
 NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION:.0%} or more (IETF 4.5.2)"
 

@@ -97,7 +97,7 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     begun = np.where(rows["t_submit_start"] > 0, rows["t_submit_start"], rows["t_submit"])
     began = np.where(rows["t_wire"] > 0, np.clip(rows["t_wire"], begun, rows["t_submit"]), begun)
     load = run.document.config.load
-    planned = load.concurrency is None and load.max_concurrency is None  # an open loop without a cap
+    planned = load.concurrency is load.max_concurrency is load.max_prefill is None  # an open loop without a cap
     lag = np.maximum(rows["t_dispatch"] - rows["t_sched"], 0) if planned else 0
     clock = run.clock_errors_ns(rows) if planned else 0
     answered = rows["t_first"] > 0  # the others are all reasoning

@@ -93,14 +93,15 @@ def load_model(document: RunDocument) -> str:
     slots = load.concurrency or asked.concurrency
     if load.is_withheld:
         return f"{'open-loop' if slots is None else 'closed-loop'}, load withheld"
+    waiting = "" if asked.max_prefill is None else f", at most {count(asked.max_prefill)} waiting for a first token"
     if slots is not None:
-        return f"closed-loop {count(slots)} in flight"
+        return f"closed-loop {count(slots)} in flight{waiting}"
     arrivals = load.arrivals or ArrivalFacts()
     rate = arrivals.rate or asked.rate
     if rate is None:
         return NOT_KNOWN
     capped = "" if asked.max_concurrency is None else f", at most {count(asked.max_concurrency)} in flight"
-    return f"open-loop {asked_rate(rate)} ({arrivals.name or asked.arrival}{capped})"
+    return f"open-loop {asked_rate(rate)} ({arrivals.name or asked.arrival}{capped}{waiting})"
 
 
 def guardrails(subject: Subject) -> str:

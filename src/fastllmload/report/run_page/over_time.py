@@ -135,9 +135,11 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
     slots = number(context.document.plan.description.load.concurrency)
     curve = context.document.plan.description.load.concurrency_curve
     cap = slots if slots is not None else context.document.config.load.max_concurrency
+    prefill = context.document.config.load.max_prefill
     waiting = Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5")
     series = [
         *([waiting] if has_tokens(context.document) else []),
+        *([] if prefill is None else [_level(f"at most {prefill:g} waiting", prefill, axis.seconds)]),
         Series("in flight", load.in_flight, axis.middles_s, tone="c1"),
         *([] if curve is None else [asked_slots(curve, axis)]),
         *(

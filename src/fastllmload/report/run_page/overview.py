@@ -162,6 +162,8 @@ def _load(context: ReportContext) -> str:
         parts.append(f"{count(planned)} requests planned")
     if cap is not None:
         parts.append(f"at most {count(cap)} in flight")
+    if settings.max_prefill is not None:
+        parts.append(f"at most {count(settings.max_prefill)} waiting for a first token")
     return ", ".join(parts)
 
 

@@ -127,13 +127,17 @@ def late(lag_p99_us: float | None) -> bool:
     return lag_p99_us is not None and lag_p99_us > 1000
 
 
+def _waiting(now: Snapshot) -> str:
+    return "" if now.waiting is None else f", {count(now.waiting)} waiting for a first token"
+
+
 def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
     busy = now.client_cpu is not None and now.client_cpu > 0.85
     return [
         (now.phase, _progress(now), ""),
         ("rate", load_text(now), ""),
         ("requests", f"{count(now.ok)} ok, {count(now.failed)} failed of {count(now.released)} sent", ""),
-        ("in flight", f"{count(now.in_flight)} on {count(now.connections)} connections", ""),
+        ("in flight", f"{count(now.in_flight)} on {count(now.connections)} connections{_waiting(now)}", ""),
         *(_latencies(now) if now.phase != WARMUP or now.ttft_p50_ms is not None else UNMEASURED),
         ("events", f"{quantity(now.events_per_s)}/s", ""),
         (

@@ -84,6 +84,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
         f"ok {count(snapshot.ok)}",
         f"failed {count(snapshot.failed)}",
         f"in flight {count(snapshot.in_flight)}",
+        *([] if snapshot.waiting is None else [f"waiting {count(snapshot.waiting)}"]),
         *(
             f"{name} {_pair(p50, p99)} {unit}"
             for name, p50, p99, unit in (

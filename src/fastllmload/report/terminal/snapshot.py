@@ -69,6 +69,7 @@ class Snapshot:
     ok: int = 0
     failed: int = 0
     in_flight: int = 0
+    waiting: int | None = None  # of those in flight, for their first token; only with --max-prefill
     connections: int = 0
     ttft_p50_ms: float | None = None
     ttft_p99_ms: float | None = None

@@ -185,6 +185,12 @@ def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     assert settings.load.concurrency == 1 and settings.load.num_requests == 10
 
 
+def test_aiperf_caps_what_waits_for_a_first_token(sent: list[RunSettings]) -> None:
+    words = ("-m", "m", "--streaming", "--concurrency", "16", "--prefill-concurrency", "4")
+    load = settings_of(sent, "aiperf", "profile", *words).load
+    assert (load.concurrency, load.max_prefill) == (16, 4)
+
+
 def test_aiperf_reads_exporters_of_gpus(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--gpu-telemetry", "dashboard", "http://n1:9400/metrics", "--server-metrics", "http://s:8000")
     settings = settings_of(sent, "aiperf", "profile", "-m", "m", *words)

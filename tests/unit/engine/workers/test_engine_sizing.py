@@ -239,6 +239,14 @@ def test_hosts_have_no_more_workers_than_requests_in_flight(fields, client, cap,
     assert sizing.workers_by_host(client, plan, Demand(500.0, 120_000.0, 100), None, (8, 8, 8), cap=cap) == counts
 
 
+@pytest.mark.parametrize("fields", [{"rate": 500.0}, {"concurrency": 64}])
+def test_each_worker_has_a_part_of_what_may_wait_for_a_first_token(fields):
+    plan, wanted = planned(**fields), Demand(500.0, 120_000.0, 100)
+    assert worker_count(Client(workers=8), plan, wanted, None, 8, False, waiting=3) == 3
+    assert worker_count(Client(workers=8), plan, wanted, None, 8, False, cap=None, waiting=9) == 8
+    assert sizing.workers_by_host(Client(workers=4), plan, wanted, None, (8, 8), waiting=5) == [2, 2]
+
+
 def test_there_are_no_more_workers_than_requests_in_flight():
     wanted = Demand(1e6, 1e8, 1_000)
     assert worker_count(Client(workers=4), planned(rate=1e6), wanted, None, 16, False, cap=2) == 2
