@@ -9,7 +9,8 @@ answered whole, one after the other on kept connections, in place of events. ``-
 own, as most do where a worker keeps up: then an event bears the costs of a batch too. ``--endpoint-type`` has the events
 that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them; ``all`` compares
 every protocol that streams with OpenAI's chat. ``--transport http2`` has each stream on an HTTP/2 connection of its own and
-each event in a DATA frame, as gRPC always has. ``--session`` has each request name its session in a header.
+each event in a DATA frame, as gRPC always has. ``--session`` has each request name its session in a header,
+``--backend`` notes the header `server` of each answer (``--plain`` answers have it).
 """
 
 from __future__ import annotations
@@ -175,6 +176,7 @@ def load(
     http2: bool,
     directory: Path,
     session: SessionIdentity,
+    backend: bytes | None = None,
 ) -> None:
     """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own.
 
@@ -196,6 +198,7 @@ def load(
         kernel_stamps=True,
         fresh_connections=False,
     )
+    protocol.want(backend=backend)
     if session.headers:
         reactor.use_identity(Identity(**compiled(session, ())))
     listener = socket.create_server(("127.0.0.1", 0), backlog=streams)
@@ -307,7 +310,7 @@ def slopes(asked: argparse.Namespace, names: list[str | None], directory: Path) 
         "--streams", str(asked.streams), "--events", str(asked.events), "--coalesce", str(asked.coalesce),
         *(["--plain"] if asked.plain else []), *(["--alone"] if asked.alone else []),
         *(["--endpoint-type", asked.endpoint_type] if asked.endpoint_type else []), "--transport", asked.transport,
-        *(["--session"] if asked.session else []),
+        *(["--session"] if asked.session else []), *(["--backend"] if asked.backend else []),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -356,6 +359,7 @@ def main() -> None:
     )
     parser.add_argument("--transport", choices=["http1", "http2"], default="http1")
     parser.add_argument("--session", action="store_true", help="each request has a header that names its session")
+    parser.add_argument("--backend", action="store_true", help="a header of each answer is noted")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -368,7 +372,19 @@ def main() -> None:
                 directory = asked.inside / f"{name}-{number}"
                 directory.mkdir()
                 http2 = asked.transport == "http2" and not (name and ENDPOINTS[name].websocket)
-                load(asked.streams, events, asked.coalesce, asked.plain, asked.alone, name, http2, directory, session)
+                backend = b"server" if asked.backend else None
+                load(
+                    asked.streams,
+                    events,
+                    asked.coalesce,
+                    asked.plain,
+                    asked.alone,
+                    name,
+                    http2,
+                    directory,
+                    session,
+                    backend,
+                )
                 write_counts()
         return
     if asked.plain and asked.transport == "http2":

@@ -40,6 +40,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tls_resume: bool = False  # later connections continue the TLS session of an earlier one
     preflight_timeout: float | None = None  # per preflight request; None: 10 s for a list, 30 s for the first answer
     simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
+    backend_header: str | None = None  # of answers: names the server that answered, of a router
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

@@ -252,7 +252,7 @@ def run_reactor(
         reactor.add_class([own])
     if identity is not None:
         reactor.use_identity(identity)
-        protocol.want([b"x-token"])
+        protocol.want(token=b"x-token")
     count = max(len(gaps_ms), limit, 1)
     schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
     plan: dict[str, Any] = {

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.per_backend import backends_of_rows
 from fastllmload.records import layout
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
@@ -170,6 +172,32 @@ def test_hosts_need_no_file_of_a_protocol(tmp_path: Path, server: SimulatorProce
     assert list(measured["request"]) == list(received["key"]) == list(range(40))
     assert list(measured["completion_tokens"]) == list(received["output_tokens"])
     assert view.document["target"]["endpoint_type"] == "server.toml"
+
+
+@pytest.mark.parametrize("kept", ["rows", "summary"])
+def test_backends_have_the_same_names_on_all_hosts(tmp_path: Path, scratch: Path, kept: str) -> None:
+    """Each worker numbers them as they come; the report joins them by name, also where events stay on their hosts."""
+    log = tmp_path / "truth.log"
+    options = SimulatorOptions(ttft_ms=5.0, itl_ms=2.0, any_model=True, truth=str(log), backends=3)
+    with SimulatorProcess(options) as server:
+        settings = asked(tmp_path / "run", server.url, rate=60.0, num_requests=90)
+        target = replace(settings.target, backend_header="X-Backend")
+        view = Watching()
+        hosts = Hosts(collect=kept)
+        assert execute(replace(settings, target=target, hosts=hosts), None, view, placement=LocalPlacement(2)) == 0
+    received = truth.load(str(log))
+    mine = received.requests[received.requests["phase"] == 1]
+    theirs = {int(one["key"]): received.notes[int(one["serial"])].removeprefix("backend: ") for one in mine}
+    figures = view.document["backends"]
+    assert {one["name"]: one["sent"] for one in figures["each"]} == dict(Counter(theirs.values()))
+    assert all(one["ttft"]["n"] == one["tpot"]["n"] == one["ok"] == one["sent"] for one in figures["each"])
+    assert {each["worker"] for each in view.document["backend_names"]} == {0, 1, 2, 3}
+    run = load(tmp_path / "run")
+    found = backends_of_rows(run)
+    assert found is not None
+    measured = run.rows["phase"] == layout.MEASURE
+    named = zip(run.rows["request"][measured].tolist(), found.of_row[measured].tolist(), strict=True)
+    assert {request: found.names[number] for request, number in named} == theirs
 
 
 @pytest.mark.parametrize(("cap", "until"), [("max_concurrency", "t_end"), ("max_prefill", "t_first")])

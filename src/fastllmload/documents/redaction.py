@@ -35,7 +35,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
     Target: {
         **dict.fromkeys(("urls", "unix_socket", "endpoint_path", "headers", "source_addresses"), Reveals.NAME),
         **dict.fromkeys(("cacert", "client_cert", "client_key", "server_name"), Reveals.NAME),
-        "simulate": Reveals.ENGINE, "model": Reveals.MODEL, "models": Reveals.NAME,
+        "simulate": Reveals.ENGINE, "backend_header": Reveals.NAME, "model": Reveals.MODEL, "models": Reveals.NAME,
     },
     Load: {
         **dict.fromkeys(("rate", "concurrency", "max_concurrency", "max_prefill", "num_requests"), Reveals.LOAD),
@@ -95,7 +95,9 @@ def reveals_capacity(document: Mapping[str, Any]) -> bool:
 
 
 def names_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """The replacements of URLs, `target-0` in the order in which rows number them, and of the hosts of the run, `host-0`."""
+    """The replacements of URLs, `target-0` in the order in which rows number them, of the hosts of the run, `host-0`, and of
+    servers of a router, `backend-0`.
+    """
     config, target = document.get("config") or {}, document.get("target") or {}
     found = {"host": "host"}  # where telemetry comes from
     for entry in document.get("hosts") or ():
@@ -105,6 +107,9 @@ def names_of(document: Mapping[str, Any]) -> dict[str, str]:
         for number, url in enumerate(urls or ()):
             found.setdefault(str(url), f"target-{number}")
             found.setdefault(f"{url}/metrics", f"target-{number}/metrics")
+    backends = {str(name) for entry in document.get("backend_names") or () for name in entry.get("names") or ()}
+    for number, name in enumerate(sorted(backends)):
+        found.setdefault(name, f"backend-{number}")
     return found
 
 

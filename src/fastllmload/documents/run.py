@@ -514,6 +514,76 @@ class ModelResult(Document, frozen=True, kw_only=True):
     e2e: Metric = NO_METRIC
 
 
+Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
+Calls = Annotated[Number, field("calls", Reveals.LOAD)]
+
+
+class BackendNames(Document, frozen=True, kw_only=True):
+    """Names that answers to one worker had in the header of `--backend-header`: what `backend` of its rows means, from 1."""
+
+    worker: int  # its number
+    names: Names = ()  # in the order in which they came
+
+
+class BackendResult(Document, frozen=True, kw_only=True):
+    """Figures of one server of a router."""
+
+    name: Name = None  # as its answers say; None: all that came when their worker had 4,095 names
+    sent: Count = None  # requests that it answered, in whatever way
+    share: RequestShare = None  # of all requests whose answers name a server
+    ok: Count = None  # that succeeded
+    failed: Count = None  # neither ok nor left by their users
+    errors: tuple[ErrorCount, ...] = ()
+    input_tokens: Tokens = None  # of the requests that succeeded
+    output_tokens: Tokens = None  # of their answers
+    cached_tokens: Tokens = None  # that it found in its cache, as it reports them; None: it does not
+    cached_share: RequestShare = None  # of their prompts' tokens, as it reports these
+    ttft: Metric = NO_METRIC
+    tpot: Metric = NO_METRIC
+    e2e: Metric = NO_METRIC
+
+
+class SessionsOn(Document, frozen=True, kw_only=True):
+    backends: int | None = None  # servers that answered the session's requests
+    sessions: Sessions = None  # with as many
+
+
+class BackendMoves(Document, frozen=True, kw_only=True):
+    """Whether the turns of sessions went where the turn before had gone. Of an agent in a session: its own turn before."""
+
+    compared: Calls = None  # turns whose answer, and that to the turn before, name a server
+    stayed: Calls = None  # went where the turn before went
+    moved: Calls = None  # went to another server
+    stayed_share: RequestShare = None  # of the compared turns
+    stayed_share_at_random: Ratio = (
+        None  # of a router that draws a server for each request, by the shares of the servers
+    )
+    sessions: Sessions = None  # of which an answer names a server
+    sessions_moved: Sessions = None  # with a turn that moved
+    by_backends: tuple[SessionsOn, ...] = ()  # sessions by the number of their servers
+    cached_share_stayed: RequestShare = None  # of the prompt tokens of turns that stayed, found in the server's cache
+    cached_share_moved: RequestShare = None  # and of those that moved
+    ttft_stayed: Metric = NO_METRIC
+    ttft_moved: Metric = NO_METRIC
+
+
+class BackendFigures(Document, frozen=True, kw_only=True):
+    """Which server of a router answered, by a header of its answers."""
+
+    header: Name = None  # that names it
+    named: Count = None  # requests whose answers have it, in the measurement
+    unnamed: Count = None  # that got a head without it
+    servers: Annotated[Number, field("servers", Reveals.LOAD)] = None  # different names
+    max_over_mean: Annotated[Number, field("x", Reveals.SHARE)] = (
+        None  # requests of the busiest server, over the mean of all
+    )
+    max_over_mean_at_random: Annotated[Number, field("x", Reveals.SHARE)] = None  # of a server drawn for each request
+    max_over_mean_by_session: Annotated[Number, field("x", Reveals.SHARE)] = None  # of a server drawn for each session
+    each: tuple[BackendResult, ...] = ()  # those with the most requests first, up to 256
+    moves: BackendMoves | None = None  # of turns; None: requests stand alone
+    caveat: Sentence = None  # why the header may not name servers
+
+
 class TurnResult(Document, frozen=True, kw_only=True):
     """Figures of one turn of all conversations."""
 
@@ -539,10 +609,6 @@ class Conversations(Document, frozen=True, kw_only=True):
     ended_by_leaving: Dialogues  # whose last turn was cancelled
     tool_call_replies: Turns = None  # replies with tool calls that another turn followed
     turns: tuple[TurnResult, ...]  # by turn, up to 32
-
-
-Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
-Calls = Annotated[Number, field("calls", Reveals.LOAD)]
 
 
 class PathShares(Document, frozen=True, kw_only=True):
@@ -886,11 +952,13 @@ class RunDocument(Document, frozen=True, kw_only=True):
     errors: tuple[ErrorCount, ...] = ()  # failed requests by how they failed, the most frequent first
     by_target: tuple[TargetCounts, ...] = ()  # how requests ended, by URL; empty with one
     error_texts: ErrorTextEntries = ErrorTextEntries()
+    backend_names: tuple[BackendNames, ...] = ()  # by worker; empty without `--backend-header`
     slo: Objectives | None = None  # goodput and attainment; None: no objectives
     fairness: Fairness | None = None  # among the classes of traffic; None: one class
     classes: dict[str, ClassResult] | None = None  # figures of each class of traffic; None: one class
     slots: SlotsFollowed | None = None  # asked and achieved; None: no closed loop whose slots change
     models: tuple[ModelResult, ...] = ()  # figures of each of several models; empty: one model
+    backends: BackendFigures | None = None  # figures of each server of a router; None: not asked which one answers
     conversations: Conversations | None = None  # what became of them; None: there were none
     sessions: SessionFigures | None = None  # of conversations and of traces of sessions; None: there were none
     session_ends: SessionEnds | None = None  # that servers were asked for; None: `--session-end` was not given

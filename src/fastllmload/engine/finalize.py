@@ -61,7 +61,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, 
     from fastllmload.compliance.verdict import compliance_of
     from fastllmload.engine.hosts.kept.events import gather
     from fastllmload.metrics.run.measure import measure
-    from fastllmload.records.error_texts import read_texts
+    from fastllmload.records.error_texts import read_texts, with_backends
     from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
@@ -74,7 +74,8 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, 
     if ask is None:
         remove_empty_workers(folder)
     hosts = with_clocks(folder.path, folder.document.hosts)
-    folder.update(error_texts=read_texts(folder.path), hosts=hosts)
+    names = with_backends(folder.path, folder.document.backend_names)
+    folder.update(error_texts=read_texts(folder.path), backend_names=names, hosts=hosts)
     if hosts:
         for each in incomplete(folder.path, hosts):
             folder.incident("host-file-cut", each)

@@ -10,7 +10,7 @@ import msgspec
 from fastllmload.errors import InputError
 from fastllmload.settings import RunSettings, Target
 from fastllmload.simulator.process import SimulatorProcess
-from fastllmload.simulator.profile import SimulatorOptions, numbered, resolve
+from fastllmload.simulator.profile import REPEATED, SimulatorOptions, numbered, resolve
 
 OWN = {
     "host",
@@ -21,6 +21,7 @@ OWN = {
     "faults",
     "overrides",
     "logged",
+    "routed_by",
     "more_models",
 }  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
@@ -64,15 +65,12 @@ def engine_options(target: Target) -> SimulatorOptions:
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
     """Options parsed from texts; names as of `simulate`, or `set.FIELD`. InputError for an unknown or wrong one."""
     values: dict[str, object] = {}
-    faults: list[str] = []
-    logged: list[str] = []
+    repeated: dict[str, list[str]] = {}
     overrides: list[tuple[str, str]] = []
     for name, text in pairs:
         field = name.replace("-", "_")
-        if field == "fault":
-            faults.append(text)
-        elif field == "log":
-            logged.append(text)
+        if field in REPEATED:
+            repeated.setdefault(REPEATED[field], []).append(text)
         elif name.startswith("set."):
             overrides.append((name.removeprefix("set."), text))
         elif field in FIELDS:
@@ -81,12 +79,9 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
             raise InputError(
                 "simulator-option-unknown",
                 f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {', '.join(FIELDS)}, "
-                "fault, and set.FIELD for a field of its profile",
+                "fault, log, route-by, and set.FIELD for a field of its profile",
             )
-    if faults:
-        values["faults"] = tuple(faults)
-    if logged:
-        values["logged"] = tuple(logged)
+    values |= {field: tuple(texts) for field, texts in repeated.items()}
     if overrides:
         values["overrides"] = tuple(overrides)
     try:

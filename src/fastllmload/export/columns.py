@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastllmload.arrays import Mask
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.metrics.run.per_backend import Backends, backends_of_rows
 from fastllmload.metrics.run.per_model import models_of_rows
 from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
@@ -60,6 +61,7 @@ class Source:
     answers_have_tokens: bool
     models: npt.NDArray[np.int64] | None = None  # of each row; None: not known
     model_names: Sequence[str] = ()
+    backends: Backends | None = None  # None: not asked which server answers
 
 
 def plain(name: str) -> Make:
@@ -154,10 +156,22 @@ def _model(rows: Rows, source: Source, part: slice) -> ExportColumn:
     return ExportColumn(np.maximum(numbers, 0), numbers < 0, source.model_names)
 
 
+def _backend(rows: Rows, source: Source, part: slice) -> ExportColumn:
+    """The server of a router, as its answer says; null where it says none. `(other)`: one of too many names."""
+    if source.backends is None:
+        return ExportColumn(np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_), ("",))
+    numbers = source.backends.of_row[part]
+    return ExportColumn(np.maximum(numbers, 0), numbers < 0, [name or "(other)" for name in source.backends.names])
+
+
 def columns_of(run: Run) -> dict[str, Make]:
-    """REQUEST_COLUMNS, of a run over many hosts with the host, of one with several models with the model."""
+    """REQUEST_COLUMNS, of a run over many hosts with the host, of one with several models with the model, of one that
+    asked for it with the backend.
+    """
     host = {"host": _host} if run.document.hosts else {}
-    return {**REQUEST_COLUMNS, **host, **({"model": _model} if run.document.plan.description.models else {})}
+    model = {"model": _model} if run.document.plan.description.models else {}
+    backend = {} if run.document.config.target.backend_header is None else {"backend": _backend}
+    return {**REQUEST_COLUMNS, **host, **model, **backend}
 
 
 @dataclass(frozen=True)
@@ -175,7 +189,7 @@ def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) 
     names = [str(one.name) for one in run.document.plan.description.models]
     source = Source(
         RowNames(run.document), count_tokens(run), run.complete_rows, spoken is None or spoken.tokens,
-        models_of_rows(run), names,
+        models_of_rows(run), names, backends_of_rows(run),
     )  # fmt: skip
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import ErrorTextEntries, ErrorTextEntry, FinishWord
+from fastllmload.documents.run import BackendNames, ErrorTextEntries, ErrorTextEntry, FinishWord
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 from fastllmload.records import layout
@@ -32,14 +32,22 @@ class ErrorText(msgspec.Struct, frozen=True):
 
 
 class ErrorTexts(msgspec.Struct, frozen=True):
-    """*left_out*: number of failed requests with other texts than *texts*."""
+    """*left_out*: number of failed requests with other texts than *texts*. *backends*: names in answers, by number."""
 
     texts: list[ErrorText]
     left_out: int
+    backends: list[str] = []
 
 
-def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]) -> bytes:
-    """Content of the file NAME. *taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut."""
+def encode_texts(
+    taken: Iterable[tuple[int, int, bytes, int]],
+    left_out: int,
+    redact: Callable[[str], str],
+    backends: Sequence[str] = (),
+) -> bytes:
+    """Content of the file NAME. *taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut.
+    *backends*: names as `answered_text` gives them.
+    """
     texts = [
         ErrorText(
             http_status or None,
@@ -49,18 +57,18 @@ def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, re
         )
         for http_status, error, text, requests in taken
     ]
-    return msgspec.json.encode(ErrorTexts(texts, left_out))
+    return msgspec.json.encode(ErrorTexts(texts, left_out, list(backends)))
+
+
+def answered_text(text: bytes, redact: Callable[[str], str]) -> str:
+    return printable(redact(text.decode(errors="replace")))
 
 
 def read_texts(directory: Path) -> ErrorTextEntries:
     """Of all workers of a run folder, the most frequent first, equal ones together. RunFolderError for a damaged file."""
     together: dict[tuple[int | None, str, str], int] = {}
     left_out = 0
-    for path in sorted((directory / "workers").glob(f"*/{NAME}")):
-        try:
-            found = msgspec.json.decode(read_regular(path), type=ErrorTexts)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-            raise RunFolderError("run-file-damaged", f"{path} cannot be read: {problem}") from problem
+    for _, found in texts_of_workers(directory):
         left_out += found.left_out
         for each in found.texts:
             key = (each.http_status, each.error, each.text)
@@ -79,6 +87,26 @@ def read_texts(directory: Path) -> ErrorTextEntries:
             if error == layout.ERROR_NAMES[0]
         ),
     )
+
+
+def texts_of_workers(directory: Path) -> list[tuple[str, ErrorTexts]]:
+    """Name of the folder, and content, of each file NAME of a run folder. RunFolderError for a damaged one."""
+    found = []
+    for path in sorted((directory / "workers").glob(f"*/{NAME}")):
+        try:
+            found.append((path.parent.name, msgspec.json.decode(read_regular(path), type=ErrorTexts)))
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+            raise RunFolderError("run-file-damaged", f"{path} cannot be read: {problem}") from problem
+    return found
+
+
+def with_backends(directory: Path, known_names: Sequence[BackendNames]) -> tuple[BackendNames, ...]:
+    """*known_names* with those of the workers whose files are in the folder. RunFolderError for a damaged file."""
+    of_worker = {each.worker: each for each in known_names}
+    for name, found in texts_of_workers(directory):
+        if name.isdigit() and found.backends:
+            of_worker[int(name)] = BackendNames(worker=int(name), names=tuple(found.backends))
+    return tuple(of_worker[worker] for worker in sorted(of_worker))
 
 
 def remaining_texts(directory: Path, merged: ErrorTextEntries) -> ErrorTexts:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 __all__ = [
-    "BRACKET_OPEN", "CANCELLED", "CLIENT_ABANDONED", "CLIENT_ABANDONS", "CLIENT_CANCELLED", "CLIENT_CANCELS",
-    "CLIENT_NAMES", "CLIENT_SLOW", "CONNECTION_ERROR", "CUT_AFTER_END", "EMPTY", "ERROR_NAMES", "EVENT",
+    "BACKEND_OTHER", "BRACKET_OPEN", "CANCELLED", "CLIENT_ABANDONED", "CLIENT_ABANDONS", "CLIENT_CANCELLED",
+    "CLIENT_CANCELS", "CLIENT_NAMES", "CLIENT_SLOW", "CONNECTION_ERROR", "CUT_AFTER_END", "EMPTY", "ERROR_NAMES", "EVENT",
     "EVENT_CONTENT", "EVENT_EMPTY", "EVENT_NAMES", "EVENT_REASONING", "EVENT_REFUSAL", "EVENT_TOOL", "EVENT_WHITESPACE",
     "FINISH_NAMES", "FINISH_OTHER", "FLAG_CLAMPED", "FLAG_DONE", "FLAG_FIRST_COALESCED", "FLAG_LATE_CONNECT",
     "FLAG_REUSED", "FLAG_STREAM", "FLAG_TOOL", "FLAG_USAGE", "HOST_LOST", "HTTP_ERROR", "IN_FLIGHT",
@@ -29,8 +29,9 @@ REQUEST = np.dtype([
     ("reasoning_events", "<u4"), ("leading_events", "<u4"), ("coalesced_events", "<u4"), ("reads", "<u4"),
     ("comments", "<u4"), ("error_number", "<i4"), ("local_port", "<u4"), ("http_status", "<u2"),
     ("request_class", "<u2"), ("url", "<u2"), ("worker", "<u2"), ("turn", "<u2"), ("status", "u1"), ("error", "u1"),
-    ("finish", "u1"), ("flags", "u1"), ("phase", "u1"), ("stamps", "u1"), ("client", "<u4"), ("server_total_ns", "<i8"),
-    ("server_load_ns", "<i8"), ("server_prompt_eval_ns", "<i8"), ("server_eval_ns", "<i8"), ("t_wire", "<i8"),
+    ("finish", "u1"), ("flags", "u1"), ("phase", "u1"), ("stamps", "u1"), ("client", "<u2"), ("backend", "<u2"),
+    ("server_total_ns", "<i8"), ("server_load_ns", "<i8"), ("server_prompt_eval_ns", "<i8"), ("server_eval_ns", "<i8"),
+    ("t_wire", "<i8"),
 ])  # fmt: skip
 
 EVENT = np.dtype([
@@ -79,6 +80,8 @@ CLIENT_CANCELS, CLIENT_ABANDONS, CLIENT_SLOW = 1, 2, 4
 
 FLAG_REUSED, FLAG_DONE, FLAG_TOOL, FLAG_USAGE = 1, 2, 4, 8
 FLAG_FIRST_COALESCED, FLAG_CLAMPED, FLAG_STREAM, FLAG_LATE_CONNECT = 16, 32, 64, 128
+
+BACKEND_OTHER = 0xFFFF  # backend of a request whose answer named one when its worker had no room for another name
 
 STAMP_USER, STAMP_KERNEL, STAMP_COALESCED, STAMP_TAP = range(len(STAMP_NAMES))
 BRACKET_OPEN = 0xFFFFFFFF  # of an event that came after the submission of its request, where no closer bound is known

@@ -17,11 +17,11 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record.recorder import text_index
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import convert, read_file
-from fastllmload.documents.run import ErrorTextEntries, Phase, RunDocument
+from fastllmload.documents.run import BackendNames, ErrorTextEntries, Phase, RunDocument
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.error_texts import read_texts
+from fastllmload.records.error_texts import read_texts, with_backends
 from fastllmload.records.event_totals import SUMMARY, TOTALS, EventsElsewhere, read_elsewhere
 from fastllmload.records.hosts import HostEntries, positions, read_clocks, with_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
@@ -303,7 +303,9 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
         elsewhere=elsewhere,
         stored=stored,
     )
-    return run.changed(error_texts=texts_left(run), hosts=with_clocks(folder, hosts)) if unmerged else run
+    if not unmerged:
+        return run
+    return run.changed(error_texts=texts_left(run), backend_names=names_left(run), hosts=with_clocks(folder, hosts))
 
 
 def texts_left(run: Run) -> ErrorTextEntries:
@@ -315,6 +317,15 @@ def texts_left(run: Run) -> ErrorTextEntries:
     except RunFolderError as problem:
         run.damaged["errors.json"] = problem.message
         return ErrorTextEntries()
+
+
+def names_left(run: Run) -> tuple[BackendNames, ...]:
+    """Names of backends that run.json or the files of the workers have."""
+    try:
+        return with_backends(run.directory, run.document.backend_names)
+    except RunFolderError as problem:
+        run.damaged["errors.json"] = problem.message
+        return run.document.backend_names
 
 
 def samples_left(folder: Path, damaged: dict[str, str], hosts: HostEntries) -> npt.NDArray[Any] | None:

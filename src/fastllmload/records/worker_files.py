@@ -22,13 +22,18 @@ from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.npy import complete_records, read_array, read_head, same_but_for_spares
 from fastllmload.records.scratch import room
 
+# `client` had the place of `backend` too.
+REQUEST = np.dtype(
+    [(each[0], "<u4" if each[0] == "client" else each[1]) for each in layout.REQUEST.descr if each[0] != "backend"]
+)
 EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")])
 
 
 def is_earlier(found: np.dtype[Any], expected: np.dtype[Any]) -> bool:
     if expected == layout.EVENT:
         return found == EVENT
-    return expected == layout.REQUEST and found.itemsize == expected.itemsize and "t_first_floor" in (found.names or ())
+    earlier = "t_first_floor" in (found.names or ()) or found == REQUEST or same_but_for_spares(found, REQUEST)
+    return expected == layout.REQUEST and found.itemsize == expected.itemsize and earlier
 
 
 def to_current_layout(records: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -132,6 +132,21 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     help="Answers with a token of the session in this header, and refuses (409) any but the latest.",
 )
 @click.option(
+    "--backends",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 10_000),
+    help="Each answer names one of COUNT backends in --backend-header, as a router's answers do; of each process others.",
+)
+@click.option("--backend-header", default="x-backend", show_default=True, metavar="NAME", help="Header that names it.")
+@click.option(
+    "--route-by",
+    "routed_by",
+    multiple=True,
+    metavar="NAME",
+    help="Header of requests (or body:FIELD) whose hash chooses the backend, the first that a request has; repeatable.",
+)
+@click.option(
     "--control",
     default="all",
     show_default=True,

@@ -12,7 +12,7 @@ from typing import Self
 
 from fastllmload.errors import HostLimitError, InputError, InternalError
 from fastllmload.settings import KEY_VARIABLES
-from fastllmload.simulator.profile import SimulatorOptions, resolve
+from fastllmload.simulator.profile import REPEATED, SimulatorOptions, resolve
 
 READY_TIMEOUT_S = 30.0
 NOT_READY = "not ready within"
@@ -150,10 +150,9 @@ def arguments(options: SimulatorOptions) -> list[str]:
         ):
             continue
         flag = "--" + name.replace("_", "-")
-        if name == "faults":
-            out += [part for fault in value for part in ("--fault", fault)]
-        elif name == "logged":
-            out += [part for header in value for part in ("--log", header)]
+        if name in REPEATED.values():
+            option = next(option for option, field in REPEATED.items() if field == name).replace("_", "-")
+            out += [part for each in value for part in (f"--{option}", each)]
         elif name == "more_models":
             out += [part for model in (options.model, *value) for part in ("--model", model)]
         elif name == "overrides":

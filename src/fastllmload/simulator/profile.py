@@ -114,6 +114,11 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     truth: str | None = None
     logged: tuple[str, ...] = ()  # headers, and fields of bodies (body:FIELD), that the truth log shows
     session_token: str | None = None  # header that answers with the token of a session
+    backends: int = (
+        0  # names, of which each answer has one, as a router's answers do; 0: none. Each process has its own
+    )
+    backend_header: str = "x-backend"  # that has the name
+    routed_by: tuple[str, ...] = ()  # headers and body:FIELD: a hash of the first that a request has chooses the name
     control: str = "all"  # whose control routes there are: all, vllm, sglang, dynamo, none
     faults: tuple[str, ...] = ()  # NAME:SHARE[:ARG]
     seed: int = 42
@@ -125,6 +130,11 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.tls or self.tls_cert is not None
 
 
+REPEATED = {
+    "fault": "faults",
+    "log": "logged",
+    "route_by": "routed_by",
+}  # options that may be given again: their fields
 UNITS = {"ms": "ms", "us": "us"}  # ending of a field's name: unit of its plain numbers
 SHARES = ("jitter", "acceptance")
 

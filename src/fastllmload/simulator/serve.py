@@ -23,6 +23,7 @@ from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.server import Server
 from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
+from fastllmload._ext.simserver.writer import SAID_MOST
 from fastllmload._ext.tls.session import TlsContext
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.simulated import SimulatedApi
@@ -36,6 +37,7 @@ from fastllmload.simulator.tls import tls_context
 from fastllmload.simulator.visits import Visits
 
 BACKLOG = 4096
+TOKEN_MOST, LINE_MORE = 32, 4  # bytes of a token with its line's own; of another line without name and value
 PR_SET_PDEATHSIG = 1
 SO_TIMESTAMPNS = 35
 MS = 1_000_000
@@ -96,11 +98,8 @@ def build(
     forms: list[object] = []
     intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
     connections = Streams(context, options.http2_streams, options.http2_window)
-    token = options.session_token
-    responder = Responder(
-        connections, truth, forms, options.coalesce, options.early_head, (token or "").lower().encode("latin-1")
-    )
-    visits = Visits(options.logged, token) if options.logged or token is not None else None
+    responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
+    visits = visits_of(options, number)
     models = (options.model, *options.more_models)
     pages = Pages(apis, models, profile.max_model_len, int(time.time()), options.any_model)
     cadence = cadence_of(options, profile)
@@ -118,6 +117,21 @@ def build(
         visits,
         controls,
     )
+
+
+def visits_of(options: SimulatorOptions, number: int) -> Visits | None:
+    """Of process *number*; None where nothing is noted of requests."""
+    if not options.logged and options.session_token is None and not options.backends:
+        return None
+    names = [f"backend-{number * options.backends + each}" for each in range(options.backends)]
+    longest = max((len(name) for name in names), default=0)
+    said = len(options.session_token or "") + TOKEN_MOST + (len(options.backend_header) + longest + LINE_MORE)
+    if said > SAID_MOST:
+        raise InputError(
+            "simulator-option-invalid", "the names of session_token and backend_header are too long together"
+        )
+    backends = (options.backend_header, names) if names else None
+    return Visits(options.logged, options.session_token, backends, options.routed_by)
 
 
 def controls_of(options: SimulatorOptions, profile: Profile) -> Controls:

@@ -58,8 +58,8 @@ class Truth:
     carries it, which took `took_ns`; where `queued` is set the socket did not take it whole at that instant and it left
     later. `kind` is the EventKind of `delta.pxd`. `key` and `phase` are the last two numbers of X-Fastllmload-Request, else
     of X-Request-Id, NO_KEY when absent. `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama
-    reply says of itself. *notes*: by serial, lines of `name: value` for what --log and --session-token name. *calls*: of
-    control routes, by time.
+    reply says of itself. *notes*: by serial, lines of `name: value` for what --log, --session-token and --backends name.
+    *calls*: of control routes, by time.
     """
 
     requests: NDArray[np.void]

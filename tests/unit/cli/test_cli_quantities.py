@@ -104,12 +104,21 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 TEXTS = {
     read.axis, read.between, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen,
     read.metric, read.models, read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
-    read.rate_series, ENDPOINT_TYPE, read.ray_address,
+    read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
     read.session_end, read.session_field, read.session_header, read.session_start, read.session_token,
     read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
-NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent", "--http2-streams"}
+NUMBERS = {
+    "--port",
+    "--processes",
+    "--coalesce",
+    "--seed",
+    "--cpu",
+    "--die-with-parent",
+    "--http2-streams",
+    "--backends",
+}
 OWN_OPTIONS = (
     *search.OWN,
     *search.GENERAL,

@@ -56,6 +56,7 @@ EVERY_OPTION = {
     "cert": ("c", "target.client_cert", "c"),
     "key": ("k", "target.client_key", "k"),
     "server-name": ("n", "target.server_name", "n"),
+    "backend-header": ("X-Served-By", "target.backend_header", "X-Served-By"),
     "preflight-timeout": ("2m", "target.preflight_timeout", 120.0),
     "simulate": ("null=true", "target.simulate", (("null", "true"),)),
     "rate": ("inf", "load.rate", math.inf),
@@ -496,6 +497,7 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --gpus 0", ("count-invalid", "--gpus '0'", "above 0")),
         ("--rate 5 --price-per-hour -3", ("number-invalid", "--price-per-hour '-3'", "above 0")),
         ("--rate 5 --metadata a=1 a=2", ("option-repeated", "--metadata", "'a'")),
+        ("--rate 5 --simulate null=true null=true", ("option-repeated", "--simulate", "'null'")),
         ("--rate 5 --backend tgi-native", ("choice-unknown", "'tgi-native'", "openai-chat, openai-completions")),
         ("--rate 5 --arrival tracy", ("choice-unknown", "--arrival 'tracy'", "poisson")),
         ("--rate 5 --arrival trace", ("option-not-applicable", "--arrival trace", "add --workload")),
@@ -554,9 +556,10 @@ def test_a_unix_socket_is_a_target():
     assert settings.target.urls == ("http://localhost",)
 
 
-def test_the_simulated_engine_may_have_several_faults():
-    settings, _ = settings_of("--rate", "5", "--simulate", "fault=reset:0.1", "fault=stall:0.2", "null=true")
-    assert settings.target.simulate == (("fault", "reset:0.1"), ("fault", "stall:0.2"), ("null", "true"))
+def test_some_options_of_the_simulated_engine_may_be_given_again():
+    words = ("fault=reset:0.1", "fault=stall:0.2", "null=true", "log=a", "log=b", "route-by=a", "route-by=b")
+    settings, _ = settings_of("--rate", "5", "--simulate", *words)
+    assert settings.target.simulate == tuple(tuple(word.split("=")) for word in words)
 
 
 def test_zero_is_a_seed():

@@ -61,6 +61,7 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
         ({"rate": 5, "session_children": "parent"}, "option-missing", "--affinity"),
         ({"rate": 5, "affinity": "vllm"} | WEBSOCKET, "protocol-unsupported", "affinity"),
         ({"rate": 5, "session_token": "x-t"} | WEBSOCKET, "protocol-unsupported", "session"),
+        ({"rate": 5, "backend_header": "x-b"} | WEBSOCKET, "protocol-unsupported", "backend"),
         ({"rate": 5, "affinity": "openai", "endpoint_type": "vllm-grpc"}, "protocol-unsupported", "--session-header"),
         (
             {"rate": 5, "session_body": "user: {user}", "workload": "batch", "dataset_path": "f"},
@@ -147,6 +148,9 @@ def test_a_refusal_is_the_same_from_each_source(
         ({"session_body": "user"}, "session-template-invalid", "FIELD: TEMPLATE"),
         ({"session_token": "body:id"}, "session-token-invalid", "--history stored"),
         ({"session_token": "a b"}, "session-token-invalid", "NAME=OTHER"),
+        ({"session_token": "Content-Type=x"}, "session-token-invalid", "Content-Type"),
+        ({"backend_header": "x-b: c"}, "header-name-invalid", "x-b: c"),
+        ({"backend_header": "Transfer-Encoding"}, "header-name-invalid", "Transfer-Encoding"),
         ({"between": "reset"}, "between-invalid", "reset-cache"),
         ({"between": "POST ftp://h/x"}, "between-invalid", "METHOD URL"),
         ({"between": ["wake", "sleep"]}, "option-missing", "wake"),

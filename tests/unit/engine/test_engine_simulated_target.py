@@ -15,10 +15,16 @@ def test_options_are_parsed_by_name_and_type():
             ("seed", "7"),
             ("fault", "reset:0.1"),
             ("fault", "stall:0.2"),
+            ("log", "x-a"),
+            ("log", "body:b"),
+            ("route-by", "x-a"),
+            ("route_by", "x-b"),
+            ("backends", "3"),
             ("set.step_ms", "9"),
         ]
     )
     assert (found.ttft_ms, found.null, found.seed) == (5.0, True, 7)
+    assert (found.logged, found.routed_by, found.backends) == (("x-a", "body:b"), ("x-a", "x-b"), 3)
     assert (found.faults, found.overrides) == (("reset:0.1", "stall:0.2"), (("step_ms", "9"),))
 
 

@@ -9,8 +9,18 @@ import msgspec
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.run import BackendNames
 from fastllmload.documents.write import plain
-from fastllmload.records.error_texts import LONGEST, NAME, encode_texts, message_of, read_texts, remaining_texts
+from fastllmload.records.error_texts import (
+    LONGEST,
+    NAME,
+    answered_text,
+    encode_texts,
+    message_of,
+    read_texts,
+    remaining_texts,
+    with_backends,
+)
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
 
@@ -35,6 +45,20 @@ def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_pa
     assert [(each.text, each.requests) for each in found.texts] == [("often", 7), ("rare", 3)]
     assert found.left_out == 3
     assert found.texts[0].http_status == 500 and found.texts[0].error == "http_status"
+
+
+def test_names_of_backends_are_kept_by_worker(tmp_path: Path) -> None:
+    """Those of a file replace what was known of its worker; others stay. Secrets and control characters are blanked."""
+    for number, names in ((0, [b"pod-1", b"p\x1bod"]), (2, [f"at {KEY}".encode()])):
+        directory = tmp_path / "workers" / str(number)
+        directory.mkdir(parents=True)
+        said = [answered_text(name, Redactor([KEY])) for name in names]
+        (directory / NAME).write_bytes(encode_texts([], 0, Redactor([KEY]), said))
+    before = tuple(BackendNames(worker=worker, names=("pod-1",)) for worker in (0, 1))
+    found = with_backends(tmp_path, before)
+    assert [(each.worker, each.names[:1]) for each in found[:2]] == [(0, ("pod-1",)), (1, ("pod-1",))]
+    assert found[0].names[1] == "p\ufffdod" and KEY not in found[2].names[0]
+    assert read_texts(tmp_path).texts == () and with_backends(tmp_path / "none", before) == before
 
 
 def test_unknown_finish_reasons_are_not_failures(tmp_path: Path) -> None:

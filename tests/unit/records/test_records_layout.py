@@ -55,11 +55,30 @@ def test_flags_are_those_of_the_compiled_enumeration() -> None:
     assert declared == {name: getattr(layout, name) for name in dir(layout) if name.startswith("FLAG_")}
 
 
+@pytest.mark.parametrize("client", ["client", "spare"])
+def test_files_of_the_layout_before_backends_are_read(tmp_path: Path, client: str) -> None:
+    """`client`, or before it a spare field, had the two bytes as well; no request has a backend."""
+    old = np.dtype(
+        [
+            (client, "<u4") if name == "client" else (name, code)
+            for name, code in layout.REQUEST.descr
+            if name != "backend"
+        ]
+    )
+    rows = np.zeros(2, old)
+    rows["t_submit"], rows[client], rows["t_wire"] = [5, 6], [4, 1], [7, 8]
+    np.save(tmp_path / "requests.npy", rows)
+    found = open_rows(tmp_path / "requests.npy", layout.REQUEST)
+    assert found.dtype == layout.REQUEST and found["backend"].tolist() == [0, 0]
+    assert [found[name].tolist() for name in ("t_submit", "t_wire")] == [[5, 6], [7, 8]]
+    assert found["client"].tolist() == ([4, 1] if client == "client" else [0, 0])
+
+
 def test_files_of_the_layout_before_brackets_are_read(tmp_path: Path) -> None:
     """Event rows of 16 bytes get the bracket that follows from the reads; `t_first_floor` is dropped."""
     old_request = np.dtype(
-        [("t_first_floor", "<i8") if name == "stream_begin" else (name, code)
-         for name, code in layout.REQUEST.descr if name != "head_end"]
+        [("t_first_floor", "<i8") if name == "stream_begin" else (name, "<u4" if name == "client" else code)
+         for name, code in layout.REQUEST.descr if name not in ("head_end", "backend")]
     )  # fmt: skip
     rows = np.zeros(2, old_request)
     rows["t_submit"], rows["t_first_floor"] = [5, 6], [7, 8]

@@ -5,11 +5,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.delta cimport Classifier
+from fastllmload._ext.http.headlike cimport Wanted
 from fastllmload._ext.receive.exchange cimport V_RAISED, Ended, Exchange, Verdict
 from fastllmload._ext.receive.framing cimport Frame, FrameStep, Framing, Incoming
 from fastllmload._ext.receive.http2 cimport Http2
 from fastllmload._ext.receive.timeline cimport Timeline
 from fastllmload._ext.receive.websocket cimport WebSocket
+from fastllmload._ext.record.backends cimport Backends
 from fastllmload._ext.record.errortexts cimport ErrorTexts
 from fastllmload._ext.record.histogram cimport Hdr
 from fastllmload._ext.record.recorder cimport Recorder
@@ -20,6 +22,9 @@ cdef class Protocol:
     cdef readonly Recorder recorder
     cdef readonly Classifier classifier
     cdef readonly ErrorTexts error_texts
+    cdef readonly Backends backends     # None: answers are not asked which backend they are of
+    cdef int token_at               # which of the wanted fields of heads has the token of a session; -1: none
+    cdef int backend_at             # and which the name of the backend
     cdef Timeline timeline
     cdef Framing framing
     cdef Http2 http2                # of connections that carry many exchanges
@@ -52,6 +57,7 @@ cdef class Protocol:
     cdef Verdict _upgraded(self, Incoming* n, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except V_RAISED
     cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1
     cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1
+    cdef int _said(self, Exchange* x, Wanted* wanted) except -1
     cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED
     cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED
     cdef int _payload(self, Exchange* x, Cursor* span) except -1

@@ -109,10 +109,14 @@ cdef class Protocol:
         # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
         mallopt(M_MMAP_THRESHOLD, LARGE)
 
-    def want(self, list names not None) -> None:
-        """Fields of heads, in lower case: the first has the token of a session."""
+    def want(self, bytes token=None, bytes backend=None) -> None:
+        """Fields of heads, in lower case: of the token of a session, and of the name of the backend. They may be one."""
+        names = list(dict.fromkeys(name for name in (token, backend) if name is not None))
         (<Http1>self.framing).head.want(names)
         self.http2.heads.want(names)
+        self.token_at = -1 if token is None else names.index(token)
+        self.backend_at = -1 if backend is None else names.index(backend)
+        self.backends = None if backend is None else Backends()
 
     cdef Verdict feed(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
                       uint8_t stamp_class, int64_t user_t) except V_RAISED:
@@ -317,8 +321,8 @@ cdef class Protocol:
         x.row.http_status = frame.status
         x.row.retry_after_ms = <int32_t>min(frame.retry_after_ms, <int64_t>INT32_MAX)
         x.content = frame.content
-        if frame.wanted.count and left(&frame.wanted.value[0]):
-            exchange_token(x, frame.wanted.value[0].at, left(&frame.wanted.value[0]))
+        if frame.wanted.count:
+            self._said(x, frame.wanted)
         if frame.encoded:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_ENCODED_BODY, t, user_t)
             return V_CLOSE
@@ -328,6 +332,16 @@ cdef class Protocol:
             ndjson_reset(&x.ndjson)
             grpc_reset(&x.grpc)
         return V_MORE
+
+    cdef int _said(self, Exchange* x, Wanted* wanted) except -1:
+        """What the head says of the fields that were asked for."""
+        cdef Cursor* v
+        if self.token_at >= 0 and left(&wanted.value[self.token_at]):
+            exchange_token(x, wanted.value[self.token_at].at, left(&wanted.value[self.token_at]))
+        if self.backend_at >= 0:
+            v = &wanted.value[self.backend_at]
+            x.row.backend = self.backends.number(v.at, left(v)) if left(v) else 0
+        return 0
 
     cdef bint _streams(self, Exchange* x) noexcept:
         if self.classifier.tables[x.dialect].message:

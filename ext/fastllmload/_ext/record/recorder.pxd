@@ -132,7 +132,8 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     uint8_t flags               # RowFlag
     uint8_t phase               # Phase
     uint8_t stamps              # StampClass of t_first (set when rows are merged)
-    uint32_t client             # ClientFlag (leaving.pxd)
+    uint16_t client             # ClientFlag (leaving.pxd)
+    uint16_t backend            # that answered (backends.pxd), a number of its worker; 0: it did not say
     int64_t server_total_ns     # durations that an Ollama server says of itself; 0: it said none
     int64_t server_load_ns
     int64_t server_prompt_eval_ns

@@ -18,7 +18,7 @@ cdef enum ConnectionState:
 
 cdef enum:
     TOLD = 32
-    TOKEN = 40
+    SAID = 160                  # bytes of lines that visits.py adds to a head
 
 cdef enum Filler:               # endless bytes of a hostile reply
     FILLER_NONE = 0
@@ -45,8 +45,8 @@ cdef struct Reply:              # the reply in progress; reset for each request
     uint32_t events             # events written
     Piece trailers              # gRPC: the fields that end the call; of size 0: the stream ends without
     uint8_t call_status         # ... and the status in them
-    uint8_t token_size          # of *token*
-    char[TOKEN] token           # that the head answers the session with
+    uint8_t said_size           # of *said*
+    char[SAID] said             # lines that the head has more: a token of the session, the name of the backend
     int64_t load_ns             # from its arrival to its submission to the engine
 
 cdef struct Many:               # HTTP/2: what a carrier has more than other connections

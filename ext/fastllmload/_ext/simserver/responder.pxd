@@ -18,7 +18,6 @@ cdef class Responder(Writer):
     cdef Outcome instead(self, Connection* c) except? LOST
     cdef Outcome instead_of_all(self, Connection* c) except? LOST
     cdef int frame(self, Connection* c) except -1
-    cdef uint8_t* put_session(self, Connection* c, uint8_t* out) noexcept       # the line with its token
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL
     cdef uint8_t* put_token(self, Connection* c, Form form, uint8_t* out, int64_t index, uint8_t* kind) except NULL
     cdef uint8_t* put_tokens(self, Connection* c, Form form, uint8_t* out, int64_t index) noexcept

@@ -63,13 +63,10 @@ cdef bytes FORGED = b"\x17\x03\x03\x00\x20" + bytes(32)                # a recor
 cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
 cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
 cdef class Responder(Writer):
-    """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token;
-    *token_name*: header, in lower case, that answers with the token of a session."""
+    """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token."""
 
-    def __init__(self, connections: Streams, truth: Truth, forms: list, coalesce: int, early_head: bool,
-                 token_name: bytes = b""):
+    def __init__(self, connections: Streams, truth: Truth, forms: list, coalesce: int, early_head: bool):
         super().__init__(connections, truth)
-        self.token_name = token_name
         self.forms = forms
         self.coalesce = coalesce
         self.early_head = early_head
@@ -202,13 +199,7 @@ cdef class Responder(Writer):
             out = put(put_number(out, self.stream_size(c)), b"\r\n", 2)
         if c.reply.close_after:
             out = put(out, b"connection: close\r\n", 19)
-        return put(self.put_session(c, out), b"\r\n", 2)
-
-    cdef uint8_t* put_session(self, Connection* c, uint8_t* out) noexcept:
-        if c.reply.token_size == 0:
-            return out
-        out = put(put(out, <const char*>self.token_name, <size_t>len(self.token_name)), b": ", 2)
-        return put(put(out, c.reply.token, c.reply.token_size), b"\r\n", 2)
+        return put(put(out, c.reply.said, c.reply.said_size), b"\r\n", 2)
 
     cdef int64_t stream_size(self, Connection* c) except -1:
         # A rehearsal: the whole stream is composed, event by event, after the head.
@@ -540,7 +531,7 @@ cdef class Responder(Writer):
             at = put(put_number(put(at, b"content-length: ", 16), end - body), b"\r\n", 2)
         if c.reply.close_after:
             at = put(at, b"connection: close\r\n", 19)
-        at = put(self.put_session(c, at), b"\r\n", 2)
+        at = put(put(at, c.reply.said, c.reply.said_size), b"\r\n", 2)
         memcpy(body - (at - head), head, <size_t>(at - head))
         return self.send_document(c, body - (at - head), end, now)
 

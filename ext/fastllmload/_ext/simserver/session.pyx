@@ -52,7 +52,7 @@ cdef enum:
 
 cdef class Sessions:
     """*pages*: `(path, counters, body) -> (method, content type, body) or None`, for everything but completions. *api_key*:
-    asked for when it is not None. *visits*: `(head, body) -> (note, token)` of a request, token None where it is refused.
+    asked for when it is not None. *visits*: `(head, body) -> (note, lines)` of a request, lines None where it is refused.
     *controls*: `(method, target, server) -> (status, JSON) or None`, for routes that control the engine."""
 
     def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Streams,
@@ -398,21 +398,23 @@ cdef class Sessions:
 
     cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
-        cdef bytes token = b""
+        cdef bytes said = b""
+        cdef bint read
         if self.asleep:
             return self.refuse(c, 503, "EngineAsleep", "the engine is asleep", False)
         if self.visits is not None:
-            note, token = self.visits((<char*>r.method.at)[: r.head_size] if r.head_size else b"", (<char*>body)[:size])
+            note, said = self.visits((<char*>r.method.at)[: r.head_size] if r.head_size else b"", (<char*>body)[:size])
             self.truth.note(c.sequence.serial, note)
-            if token is None:
+            if said is None:
                 return self.refuse(c, 409, "ConflictError", "the token is not the latest of its session", False)
-        if not self.intake.read(c, r, number, body, size):
+        read = self.intake.read(c, r, number, body, size)
+        c.reply.said_size = <uint8_t>len(said)
+        memcpy(c.reply.said, <const char*>said, c.reply.said_size)
+        if not read:
             status, why, message = self.intake.refusal
             if status == 200:                       # a model is loaded: nothing is generated
                 return self.give_page(c, status, why, message.encode())
             return self.refuse(c, status, why, message, False)
-        c.reply.token_size = <uint8_t>len(token)
-        memcpy(c.reply.token, <const char*>token, c.reply.token_size)
         c.reply.stamp.created = time(NULL)
         c.state = CONNECTION_BUSY
         outcome = self.responder.begin(c, self.arrival)

@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.http.frames cimport FF_END_HEADERS, FF_END_STREAM, FT_HEADERS
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
-from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, TOKEN, Sent
+from fastllmload._ext.simserver.connection cimport SAID, SENT_FAILED, SENT_QUEUED, Sent
 from fastllmload._ext.sim.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
 from fastllmload._ext.simserver.streams cimport BACK, FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
@@ -53,6 +53,7 @@ def trailers(status: int, message: str = "") -> bytes:
 
 
 CALL_INTERNAL = CALL_STATUS[500]
+SAID_MOST = SAID
 CALL_OK, CALL_FAILED = trailers(0), trailers(CALL_INTERNAL, FAILURE)
 
 
@@ -71,7 +72,6 @@ cdef class Writer:
     def __init__(self, connections: Streams, truth: Truth):
         self.connections = connections
         self.truth = truth
-        self.token_name = b""
         self.ensure(262_144)
 
     def __dealloc__(self):
@@ -139,7 +139,7 @@ cdef class Writer:
     cdef int set_head(self, Connection* c, bytes block, int64_t length) except -1:
         cdef uint8_t* end
         cdef size_t size = <size_t>len(block)
-        if size + 24 + <size_t>len(self.token_name) + TOKEN > sizeof(self.fields):
+        if size + 24 + SAID > sizeof(self.fields):
             raise OverflowError(f"the head of a response has {size} bytes: enlarge Writer.fields")
         memcpy(self.fields, <const char*>block, size)
         end = self.fields + size
@@ -147,8 +147,9 @@ cdef class Writer:
             end[0], end[1] = 0x0F, 0x0D         # a literal with name 28 of the static table: content-length
             end[2] = <uint8_t>(put_number(end + 3, length) - end - 3)
             end += 3 + end[2]
-        if c.reply.token_size:
-            said = b"\x10" + sized(self.token_name) + sized(c.reply.token[:c.reply.token_size])
+        for line in c.reply.said[:c.reply.said_size].splitlines():
+            name, _, value = line.partition(b": ")
+            said = b"\x10" + sized(name) + sized(value)
             memcpy(end, <const char*>said, <size_t>len(said))
             end += len(said)
         c.head = self.fields
@@ -188,6 +189,8 @@ cdef class Writer:
         if c.carrier != NULL:
             self.set_head(c, response_block(head), -1)
             head = b""
+        elif c.reply.said_size:
+            head = head[:-2] + c.reply.said[:c.reply.said_size] + b"\r\n"
         whole = frame_of(1, body) if c.messages else head + body
         self.ensure(len(whole))
         memcpy(self.scratch, <const char*>whole, len(whole))

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.record.backends import Backends
 from fastllmload._ext.record.errortexts import ErrorTexts
 from fastllmload._ext.record.recorder import Recorder
 
@@ -14,6 +15,7 @@ class Protocol:
     recorder: Recorder
     classifier: Classifier
     error_texts: ErrorTexts
+    backends: Backends | None
     def __init__(
         self,
         recorder: Recorder,
@@ -23,7 +25,7 @@ class Protocol:
         max_body: int,
         max_held: int = ...,
     ) -> None: ...
-    def want(self, names: list[bytes]) -> None: ...
+    def want(self, token: bytes | None = None, backend: bytes | None = None) -> None: ...
 
 class Conversation:
     """Exchanges of one connection without a transport; times are ns; verdicts 0 read on, 1 reuse, 2 close."""

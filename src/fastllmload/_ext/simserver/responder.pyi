@@ -14,5 +14,4 @@ class Responder(Writer):
         forms: list[object],
         coalesce: int,
         early_head: bool,
-        token_name: bytes = b"",
     ) -> None: ...

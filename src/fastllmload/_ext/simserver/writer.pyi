@@ -7,6 +7,7 @@ UNKNOWN: int
 CALL_HEAD: bytes
 FAILURE: str
 MESSAGE_MOST: int
+SAID_MOST: int  # bytes of lines that a head has more
 
 def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes: ...
 def status_fields(status: int, message: str = "") -> dict[str, str]: ...

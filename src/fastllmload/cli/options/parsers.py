@@ -17,6 +17,10 @@ from fastllmload.redact import labelled
 from fastllmload.settings import CONTROL_VERBS
 from fastllmload.workload import user_behavior
 
+FRAMING_HEADERS = frozenset(  # of answers: they decide how these are read (http/headlike.pyx)
+    ("connection", "content-encoding", "content-length", "content-type", "proxy-connection", "retry-after",
+     "transfer-encoding", "upgrade")
+)  # fmt: skip
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 LABEL = re.compile(r"[\w.-]{1,64}", re.ASCII)  # of a metrics page
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -330,6 +334,15 @@ def session_field(text: str) -> tuple[str, str]:
     return name.strip(), _template(value.strip())
 
 
+def read_header(name: str) -> str:
+    """The name of a header of answers whose value is noted."""
+    if TOKEN.fullmatch(name) is None:
+        raise InvalidValue("header-name-invalid", "is not the name of a header; write a NAME such as x-served-by")
+    if name.lower() in FRAMING_HEADERS:
+        raise InvalidValue("header-name-invalid", "says how an answer is read, and names nothing; give another header")
+    return name
+
+
 def session_token(text: str) -> str:
     if text.lower().startswith("body:"):
         raise InvalidValue(
@@ -339,6 +352,8 @@ def session_token(text: str) -> str:
     names = text.split("=")
     if len(names) > 2 or any(TOKEN.fullmatch(name) is None for name in names):
         raise InvalidValue("session-token-invalid", "is not the name of a header; write NAME, or NAME=OTHER")
+    if names[0].lower() in FRAMING_HEADERS:
+        raise InvalidValue("session-token-invalid", "takes a header that says how an answer is read; give another one")
     return text
 
 

@@ -15,6 +15,7 @@ from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint
 from fastllmload.endpoint.identity import named_sessions, resolved
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity, TrafficClass
+from fastllmload.simulator.profile import REPEATED
 
 PLANNED = (
     "models", "model_zipf", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival",
@@ -216,6 +217,9 @@ WEBSOCKET = (
          "--timestamps tap finds no responses in messages of WebSocket; leave it out with {protocol}"),
     OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("workload.streaming") is False,
          "answers of {protocol} are events; leave --no-stream out"),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket,
+         "{where} names a header of each answer, and {protocol} has one head for all answers of a connection; leave it out",
+         ("backend_header",)),
 )  # fmt: skip
 SESSION = (
     OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket,
@@ -534,7 +538,7 @@ def _validate_unique_names(fields: Fields) -> None:
     ):
         names = [name for name, _ in fields.get(field, ())]
         for name in names:
-            if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
+            if names.count(name) > 1 and not (flag == "--simulate" and name.replace("-", "_") in REPEATED):
                 raise InputError("option-repeated", f"{flag} names {name!r} twice; keep one")
 
 

@@ -87,6 +87,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names, and FILE.toml or "
               "FILE.json, which describes another one."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
+        value("--backend-header", "target.backend_header", read.read_header, "NAME",
+              "Header of answers that names the replica, pod or worker which answered, of a router: figures by backend, "
+              "and turns of sessions that moved."),
         value("--host", "address.host", read.text, "HOST", "Host of the server; instead of --url. Default 127.0.0.1."),
         value("--port", "address.port", read.port, "PORT", "Port of the server; instead of --url. Default 8000."),
         value("--api-key", None, read.text, "KEY",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastllmload.endpoint.endpoint import named
+from fastllmload.engine.preflight import routing
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
 from fastllmload.engine.preflight.calls import refuse_unless_serving
 from fastllmload.engine.preflight.client import H2, HTTP1, ReportProgress, no_report
@@ -79,6 +80,9 @@ def preflight(
                 probes += check_class_servers(of_class, one.urls, found, key, redact, report_progress, cold)
         found.class_targets.append(targets_of[one.urls])
     probe_classes(settings, probes, found)
+    add_notes(found.notes, *routing.of_identity(settings))
+    if probes and probes[0].endpoint.call is None and not cold:
+        add_notes(found.notes, *routing.of_key(probes[0]))
     return found
 
 

@@ -14,7 +14,7 @@ import msgspec
 from fastllmload._ext.events.grpc import status_text
 from fastllmload.endpoint.body import extra_fields
 from fastllmload.endpoint.endpoint import named
-from fastllmload.engine.preflight import answers, other_types
+from fastllmload.engine.preflight import answers, other_types, routing
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.calls import (
     INTERNAL,
@@ -307,7 +307,7 @@ class ServerProbe(ServerConnection):
                 f"{OPTION} {way} was given, but the events of {self.base.public_url} do not report their {what}; "
                 "leave it out",
             )
-        add_notes(notes, *self.endpoint.remarks(workload))
+        add_notes(notes, *self.endpoint.remarks(workload), *routing.absent_headers(self))
         if not self.endpoint.tokens:
             return answer
         if workload.streaming and answers.body_format(content_type) not in STREAMS:

@@ -98,6 +98,7 @@ def worker_specs(
             insecure=target.insecure,
             tls_resume=target.tls_resume,
             session=named_sessions(settings.session),
+            backend_header=settings.target.backend_header,
             secrets=secrets,
         )
         for worker in range(workers)

@@ -71,5 +71,6 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     tls_resume: bool = False
     session: SessionIdentity | None = None  # None: requests do not name their session
+    backend_header: str | None = None  # of answers: names the server that answered; None: it is not asked
     ends_fd: int = -1  # inherited descriptor that gets a line for each session that has ended; -1: none
     secrets: tuple[str, ...] = ()  # to be replaced in every text that is stored

@@ -42,7 +42,7 @@ from fastllmload.engine.workers.memory import page_faults, touch, warm_code, war
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests, slot_starts
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
-from fastllmload.records.error_texts import encode_texts
+from fastllmload.records.error_texts import answered_text, encode_texts
 from fastllmload.records.shared_memory import SharedWords
 from fastllmload.redact import Redactor
 
@@ -71,7 +71,7 @@ class Worker:
         classifier = Classifier(dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
-        self.texts_passed = 0  # versions of error_texts
+        self.texts_passed = 0  # versions of error_texts, and names of backends
         self.texts_version = 0
         self.redact = Redactor(spec.secrets)
         self.pacer = Pacer(budget=spec.spin_budget)
@@ -119,8 +119,10 @@ class Worker:
         if spec.session is not None:
             classes = self.plans[spec.phases[-1].number].classes
             self.reactor.use_identity(Identity(**compiled(spec.session, classes), ends_fd=spec.ends_fd))
-            if spec.session.token is not None:
-                protocol.want([token_names(spec.session.token)[0].lower().encode("latin-1")])
+        token = None if spec.session is None or spec.session.token is None else token_names(spec.session.token)[0]
+        protocol.want(field_name(token), field_name(spec.backend_header))
+        self.backends = protocol.backends
+        self.backend_names: list[str] = []
         self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
@@ -308,7 +310,7 @@ class Worker:
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
                 self._sample(before)
-                if self.error_texts.versions != self.texts_passed:
+                if self._texts() != self.texts_passed:
                     self._pass_texts()
             if words[k.W_CLOCK_SHIFT] != shift:
                 shift = int(words[k.W_CLOCK_SHIFT])
@@ -328,17 +330,28 @@ class Worker:
                 reactor.cancel_all()
         reactor.rest()
         self._sample(before)
-        if self.error_texts.versions:
+        if self._texts():
             self._pass_texts()
         gc.enable()
         gc.unfreeze()
         return continues
 
+    def _texts(self) -> int:
+        """Grows with each text of a failure and each name of a backend."""
+        return self.error_texts.versions + (0 if self.backends is None else self.backends.count)
+
     def _pass_texts(self) -> None:
-        """Pass the texts of failures to the row writer. Without memory for them these texts are lost, not the run."""
-        self.texts_passed = self.error_texts.versions
+        """Pass the texts of failures, and names of backends, to the row writer. Without memory for them these texts are
+        lost, not the run.
+        """
+        self.texts_passed = self._texts()
         self.texts_version += 1
-        texts = encode_texts(self.error_texts.taken(), self.error_texts.left_out, self.redact)
+        if self.backends is not None:
+            self.backend_names += [
+                answered_text(name, self.redact) for name in self.backends.taken(len(self.backend_names))
+            ]
+        taken = self.error_texts.taken()
+        texts = encode_texts(taken, self.error_texts.left_out, self.redact, self.backend_names)
         with contextlib.suppress(OSError):
             put_texts(self.spec.texts_memory, self.texts_version, texts)
 
@@ -351,6 +364,11 @@ class Worker:
             self.words[k.W_DISK_FULL] = 1
         resident = int(os.pread(self.statm, 128, 0).split()[1])
         self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
+
+
+def field_name(name: str | None) -> bytes | None:
+    """*name* as a wanted field of heads."""
+    return None if name is None else name.lower().encode("latin-1")
 
 
 def tls_context(spec: WorkerSpec) -> TlsContext:

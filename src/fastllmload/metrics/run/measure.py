@@ -26,6 +26,7 @@ from fastllmload.metrics.run.cold_start import cold_start_metrics
 from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.in_flight import in_flight_metrics
+from fastllmload.metrics.run.per_backend import backends_block
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.per_model import models_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
@@ -83,12 +84,13 @@ BLOCKS = (
     "classes",
     "slots",
     "models",
+    "backends",
     "conversations",
     "sessions",
     "users",
     "steadiness",
 )
-OF_EVENTS = ("slo", "fairness", "classes", "models", "steadiness")
+OF_EVENTS = ("slo", "fairness", "classes", "models", "backends", "steadiness")
 COUNTS_OF_EVENTS = (
     "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
 )  # fmt: skip
@@ -123,8 +125,8 @@ def flat_keys(
 
 def measure(run: Run) -> RunDocument:
     """The run's document with its figures: `metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `classes`,
-    `slots`, `models`, `conversations`, `sessions`, `users`, `steadiness`, `window` and the flat keys; without those that
-    need damaged files.
+    `slots`, `models`, `backends`, `conversations`, `sessions`, `users`, `steadiness`, `window` and the flat keys;
+    without those that need damaged files.
     """
     return without_lost(measure_intact(run.intact), run)
 
@@ -192,6 +194,7 @@ def measure_all(run: Run) -> RunDocument:
         classes=classes_block(run, window, chosen, tokens, times),
         slots=slots_block(run, chosen),
         models=models_block(run, chosen, tokens),
+        backends=backends_block(run, chosen, tokens),
         conversations=conversations_block(run, chosen),
         sessions=sessions,
         users=users_block(run.rows[chosen.measured]),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import (
+    BackendFigures,
+    BackendMoves,
     CallGroup,
     ClassObjectives,
     ClassResult,
@@ -15,8 +19,9 @@ from fastllmload.documents.run import (
 )
 from fastllmload.report.blocks import Block, Cell, Items, Table
 from fastllmload.report.documents.results import class_table, few_samples_note, has_marks, marked
-from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, some
 from fastllmload.report.text.traffic import (
+    balance_text,
     class_targets,
     ending_texts,
     most_asked,
@@ -26,6 +31,7 @@ from fastllmload.report.text.traffic import (
 )
 
 MOST = 50  # rows of a table
+SPREAD = 12  # numbers of backends
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
 
 
@@ -35,6 +41,8 @@ def blocks(document: RunDocument) -> Iterator[Block]:
         yield classes(document, document.classes)
     if document.models:
         yield models(document)
+    if document.backends is not None:
+        yield from backends(document.backends)
     fairness = class_table(document, "Fairness of request classes")
     if fairness is not None:
         yield fairness
@@ -89,6 +97,66 @@ def models(document: RunDocument) -> Table:
     rest = [f"{len(document.models) - MOST} more models are in run.json."] if len(document.models) > MOST else []
     notes = ["Shares as asked, as drawn, and of what was sent. Tokens of the requests that succeeded. Latencies in ms."]
     return Table("Models", columns, rows, [*notes, *rest, *few_samples_note(has_marks(rows))])
+
+
+def backends(found: BackendFigures) -> Iterator[Block]:
+    """One row per server of a router, those with the most requests first; then where the turns of sessions went."""
+    if not some(found.named):
+        yield Items([f"No answer has the header {found.header}: which server answered is not known."])
+        return
+    rows: list[list[Cell]] = [
+        [
+            one.name or "others",
+            *(count(each) for each in (one.sent, one.ok, one.failed)),
+            percent(one.share),
+            *(count(each) for each in (one.input_tokens, one.output_tokens, one.cached_tokens)),
+            percent(one.cached_share),
+            *(cell for metric in (one.ttft, one.tpot) for cell in (quantity(metric.mean), *_quantiles(metric))),
+        ]
+        for one in found.each[:MOST]
+    ]
+    latencies = [f"{name} {each}" for name in ("TTFT", "TPOT") for each in ("mean", "P50", "P99")]
+    columns = ["backend", "requests", "ok", "failed", "share", "input", "output", "cached", "of prompts", *latencies]
+    notes = [f"By {found.header} of the answers. Tokens of the requests that succeeded. Latencies in ms."]
+    notes.append(f"{balance_text(found)[0].upper()}{balance_text(found)[1:]}.")
+    if some(found.unnamed):
+        notes.append(f"{count(found.unnamed)} answers do not have the header.")
+    if len(found.each) > MOST:
+        notes.append(f"{len(found.each) - MOST} more backends are in run.json.")
+    notes += [] if found.caveat is None else [f"{found.caveat[0].upper()}{found.caveat[1:]}."]
+    yield Table("Backends", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
+    if found.moves is not None and some(found.moves.compared):
+        yield moves(found.moves)
+
+
+def moves(found: BackendMoves) -> Table:
+    """Turns that went where the turn before of their session went, and those that went elsewhere."""
+    compared = known(found.compared) or 0
+    rows: list[list[Cell]] = [
+        [
+            name,
+            count(turns),
+            percent((known(turns) or 0) / compared if compared else None),
+            percent(cached),
+            *_quantiles(ttft),
+        ]
+        for name, turns, cached, ttft in (
+            ("stayed", found.stayed, found.cached_share_stayed, found.ttft_stayed),
+            ("moved", found.moved, found.cached_share_moved, found.ttft_moved),
+        )
+    ]
+    moved = f"{count(found.sessions_moved)} of {count(found.sessions)} sessions moved."
+    spread = ", ".join(f"{count(one.sessions)} with {one.backends}" for one in found.by_backends[:SPREAD])
+    notes = [
+        f"{moved} Sessions by their number of backends: {spread}.",
+        f"If each request went to any backend, {percent(found.stayed_share_at_random)} of turns would stay.",
+    ]
+    columns = ["turns of sessions", "turns", "share", "of prompts cached", "TTFT P50 (ms)", "TTFT P99 (ms)"]
+    return Table("Turns by backend", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
+
+
+def _quantiles(metric: Metric) -> list[str]:
+    return [marked(metric, q) for q in ("p50", "p99")]
 
 
 def turns(found: Conversations) -> Table:

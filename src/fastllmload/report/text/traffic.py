@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.plan import ArrivalFacts
 from fastllmload.documents.run import (
+    BackendFigures,
+    BackendMoves,
     BlockHits,
     ClassObjectives,
     ClassResult,
@@ -33,6 +35,7 @@ from fastllmload.report.text.tokens import has_tokens
 
 MOST = 12  # classes in the summary
 MODELS = 5  # models in the summary
+BACKENDS = 4  # servers in the summary
 LEAST_SHARE = 0.0005  # of a part of the longest chain that is shown
 
 
@@ -99,6 +102,7 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
     if document.slots is not None:
         yield _fact("slots", slots_text(document.slots))
     yield from _facts("models", model_texts(document))
+    yield from _facts("backends", backend_texts(document))
     yield from _facts("targets", class_targets(document)[:MOST])
     sessions = document.plan.description.workload.sessions
     if document.conversations is not None and sessions is None:
@@ -156,6 +160,46 @@ def model_texts(document: RunDocument) -> list[str]:
         for one in found[:MODELS]
     ]
     return lines + ([f"{len(found) - MODELS} more models in run.json"] if len(found) > MODELS else [])
+
+
+def backend_texts(document: RunDocument) -> list[str]:
+    """How requests spread over the servers of a router, and whether turns stayed where their sessions were."""
+    found = document.backends
+    if found is None:
+        return []
+    if not some(found.named):
+        return [f"no answer has the header {found.header}"]
+    unnamed = f"; {count(found.unnamed)} answers without it" if some(found.unnamed) else ""
+    lines = [f"{count(found.servers)} by {found.header}{unnamed}"]
+    lines += [
+        f"{one.name or 'others'} {percent(one.share)}, {count(one.failed)} failed; ttft {quantity(one.ttft.p50)}, p99 "
+        f"{quantity(one.ttft.p99)} ms"
+        for one in found.each[:BACKENDS]
+    ]
+    if (more := (known(found.servers) or 0) - BACKENDS) > 0:
+        lines.append(f"{count(more)} more backends in run.json")
+    lines.append(balance_text(found))
+    if found.moves is not None and some(found.moves.compared):
+        lines += moves_texts(found.moves)
+    return lines if found.caveat is None else [*lines, found.caveat]
+
+
+def balance_text(found: BackendFigures) -> str:
+    by_session = known(found.max_over_mean_by_session)
+    sessions = "" if by_session is None else f", by session {quantity(by_session)}"
+    at_random = f"{quantity(found.max_over_mean_at_random)}{sessions}"
+    return f"busiest {quantity(found.max_over_mean)} x the mean (at random {at_random})"
+
+
+def moves_texts(found: BackendMoves) -> Iterator[str]:
+    yield (
+        f"{percent(found.stayed_share)} of turns went where the turn before went ({percent(found.stayed_share_at_random)} "
+        "at random)"
+    )
+    shares = (found.cached_share_stayed, found.cached_share_moved)
+    yield f"{count(found.moved)} turns moved, in {count(found.sessions_moved)} of {count(found.sessions)} sessions"
+    if None not in shares:
+        yield f"cached: {percent(shares[0])} of turns that stayed, {percent(shares[1])} of others"
 
 
 def class_targets(document: RunDocument) -> list[str]:

@@ -19,11 +19,22 @@ from fastllmload.engine.preflight import client, other_types, probe
 from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.preflight.probe import ServerProbe
+from fastllmload.engine.preflight.routing import of_identity
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery
 from fastllmload.engine.run_plans import ResolvedSettings
 from fastllmload.errors import InputError, TargetError
 from fastllmload.redact import Redactor
-from fastllmload.settings import Client, Load, RunSettings, Secret, Target, Telemetry, TrafficClass, Workload
+from fastllmload.settings import (
+    Client,
+    Load,
+    RunSettings,
+    Secret,
+    SessionIdentity,
+    Target,
+    Telemetry,
+    TrafficClass,
+    Workload,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -257,6 +268,77 @@ def test_token_id_prompts_are_probed_as_such(form):
     with canned({MODELS: models("m"), "/v1/completions": stream(completion, b"[DONE]")}) as server:
         check([server.url], endpoint="openai-completions", workload=Workload(prompt_form=form))
     assert json.loads(server.asked[-1][3])["prompt"] == [1, 2, 3, 4]
+
+
+def test_an_answer_without_the_header_of_backends_is_noted() -> None:
+    """With those that it has; the run continues."""
+    with canned(GOOD) as server:
+        found = check([server.url], backend_header="X-Served-By")
+        assert not any("x-served-by" in note.lower() for note in check([server.url]).notes)
+        assert not any("backend-header" in note for note in check([server.url], backend_header="content-TYPE").notes)
+    (note,) = (note for note in found.notes if code_of(note) == "backend-header-absent")
+    assert "X-Served-By" in note and "content-type" in note
+
+
+@pytest.mark.parametrize(
+    ("session", "noted"),
+    [
+        ({"affinity": "llm-d"}, "x-session-token"),
+        ({"token": "X-T=X-U"}, "X-T"),
+        ({"token": "Content-Type=X-U"}, None),
+        ({"affinity": "aibrix"}, None),
+        ({}, None),
+    ],
+)
+def test_an_answer_without_a_token_is_noted(session: dict[str, str], noted: str | None) -> None:
+    """Each router that gives tokens answers the first request with one."""
+    with canned(GOOD) as server:
+        settings = RunSettings(target=Target(urls=(server.url,)), session=SessionIdentity(**session))
+        notes = preflight(settings, [server.url], None, Redactor([])).notes
+    found = [note for note in notes if code_of(note) == "session-token-absent"]
+    assert len(found) == (noted is not None) and all(f" {noted}," in note for note in found)
+
+
+IN_BODY = (("user", "{session}"),)
+
+
+@pytest.mark.parametrize(
+    ("session", "noted"),
+    [
+        (SessionIdentity(body=IN_BODY, headers=(("X-Request-Id", "{request}"),)), True),
+        (SessionIdentity(body=IN_BODY, headers=(("x-request-id", "{request}"), ("X-User-ID", "{user}"))), False),
+        (SessionIdentity(body=IN_BODY), False),
+        (SessionIdentity(affinity="vllm", headers=(("X-Request-Id", "{request}"),)), False),
+        (SessionIdentity(headers=(("X-Request-Id", "{request}"),)), False),
+    ],
+)  # fmt: skip
+def test_an_id_that_ranks_above_the_sessions_is_noted(session: SessionIdentity, noted: bool) -> None:
+    assert [code_of(note) for note in of_identity(RunSettings(session=session))] == ["session-outranked"] * noted
+
+
+WORKERS_LISTED = json.dumps({"workers": [{"url": "http://a"}, {"url": "http://b"}], "total": 2}).encode()
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "headers", "noted"),
+    [
+        (WORKERS_LISTED, KEY, (), True),
+        (WORKERS_LISTED, None, (), False),
+        (WORKERS_LISTED, KEY, (("X-SMG-Routing-Key", "a"),), False),
+        (b'{"workers": [{"url": "http://a"}]}', KEY, (), False),
+        (b'{"workers": 2}', KEY, (), False),
+        (b"<html>", KEY, (), False),
+        (None, KEY, (), False),
+    ],
+)
+def test_one_key_for_all_at_a_gateway_is_noted(page, key, headers, noted) -> None:
+    """Where its page of workers shows that it is SGLang's."""
+    answers = GOOD if page is None else {**GOOD, "/workers": (200, "application/json", page)}
+    with canned(answers) as server:
+        notes = check([server.url], key=key, headers=headers, backend_header="content-type").notes
+        assert not any(code_of(note) == "key-routes" for note in check([server.url], key=key, headers=headers).notes)
+    found = [note for note in notes if code_of(note) == "key-routes"]
+    assert len(found) == noted and all("--affinity smg" in note and KEY not in note for note in found)
 
 
 def test_a_closed_port_is_reported_with_address_and_reason():

@@ -31,7 +31,7 @@ from fastllmload.errors import FastLLMLoadError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.window import Window
 from fastllmload.plan.plan import Plan
-from fastllmload.records.error_texts import read_texts
+from fastllmload.records.error_texts import read_texts, with_backends
 from fastllmload.records.event_totals import SUMMARY, TOTALS, summary_path
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.integrity import ROWS, inventory
@@ -79,7 +79,8 @@ class HostFolder:
         assert self.run is not None
         run = replace(self.run, document=read_document(self.folder), incomplete=questions.incomplete)
         reasoned = Counts(reasoned=questions.reasoned)  # decides which figures are headlines
-        run = run.changed(error_texts=read_texts(self.folder), counts=reasoned)
+        names = with_backends(self.folder, run.document.backend_names)
+        run = run.changed(error_texts=read_texts(self.folder), backend_names=names, counts=reasoned)
         host = next(each for each in run.document.hosts if each.host == self.host)
         window = None if questions.window is None else Window(*questions.window)
         unread = np.array(questions.unread, np.int64).reshape(-1, 2)
