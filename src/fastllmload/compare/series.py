@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -12,11 +12,12 @@ import numpy as np
 from fastllmload.arrays import Floats, Mask, Numbers, Values
 from fastllmload.compare.figure import GAPS, ComparedFigure
 from fastllmload.metrics.distribution.summary import known, without_nulls
+from fastllmload.metrics.objectives.objective import class_number
 from fastllmload.metrics.request.latencies import by_request, in_time
 from fastllmload.metrics.run.sessions import Completed, SentCalls, completed, from_the_first_call, measured_calls
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.run.window import Window, populations, window_of
-from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.counts import answers_tokens, classes_with_tokens, count_tokens
 from fastllmload.metrics.tokens.itl import PooledGaps, pooled
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
 from fastllmload.metrics.tokens.times import token_times
@@ -43,18 +44,28 @@ class ValueSeries(Protocol):
     def latencies(self) -> Mapping[str, Values]: ...
     def sample(self, figure: ComparedFigure) -> Sample | None: ...
     def requests(self, figure: ComparedFigure) -> Numbers: ...
-    def successes(self) -> Mask: ...
+    def successes(self, figure: ComparedFigure) -> Mask: ...
     def rates(self, figure: ComparedFigure) -> Stretches | None: ...
 
 
 class RunSeries:
     """The series of one run, each computed on first use."""
 
-    def __init__(self, run: Run, name: str) -> None:
-        self.run, self.name = run, name
+    def __init__(self, run: Run, name: str, request_class: int | None = None) -> None:
+        """*request_class*: number of the class whose requests alone are meant."""
+        self.run, self.name, self.request_class = run, name, request_class
         self.window = window_of(run)
         self.chosen = populations(run, self.window)
+        if request_class is not None:
+            self.chosen = self.chosen.among(run.rows["request_class"] == request_class)
         self.tokens = count_tokens(run)
+        self.by_class: dict[str, RunSeries] = {}
+
+    def of_class(self, name: str) -> RunSeries:
+        """The series of the class *name* alone."""
+        if name not in self.by_class:
+            self.by_class[name] = RunSeries(self.run, self.name, class_number(name, self.run.document))
+        return self.by_class[name]
 
     @cached_property
     def chosen_rows(self) -> Numbers:
@@ -91,6 +102,8 @@ class RunSeries:
 
     def sample(self, figure: ComparedFigure) -> Sample | None:
         """The figure's values; None where it is not computed from values of requests or sessions."""
+        if figure.of_class is not None:
+            return self.of_class(figure.of_class).sample(replace(figure, of_class=None))
         of_sessions = self._of_sessions(figure)
         if of_sessions is not None:
             values = without_nulls(of_sessions)
@@ -104,6 +117,8 @@ class RunSeries:
 
     def requests(self, figure: ComparedFigure) -> Numbers:
         """Number in the plan of each unit of `sample`; of a session that of its first call."""
+        if figure.of_class is not None:
+            return self.of_class(figure.of_class).requests(replace(figure, of_class=None))
         of_sessions = self._of_sessions(figure)
         if self.sessions is not None and of_sessions is not None:
             calls, done = self.sessions
@@ -117,14 +132,18 @@ class RunSeries:
         found: Numbers = self.run.rows["request"][rows].astype(np.int64)
         return found
 
-    def successes(self) -> Mask:
+    def successes(self, figure: ComparedFigure) -> Mask:
         """Of the requests submitted in the window, in order of time: which were ok."""
+        if figure.of_class is not None:
+            return self.of_class(figure.of_class).successes(replace(figure, of_class=None))
         rows = self.run.rows[in_time(self.run.rows, self.chosen.submitted)]
         ok: Mask = rows["status"] == layout.OK
         return ok
 
     def rates(self, figure: ComparedFigure) -> Stretches | None:
         """Amounts of a rate over the window; None where the figure is not a rate of requests or tokens."""
+        if figure.of_class is not None:
+            return self.of_class(figure.of_class).rates(replace(figure, of_class=None))
         if self.window is None or self.window.seconds <= 0:
             return None
         if figure.metric == "sessions_s" and self.sessions is not None:
@@ -135,6 +154,8 @@ class RunSeries:
             )
         rows = self.run.rows
         ok = self.chosen.measured & (rows["status"] == layout.OK)
+        if figure.metric != "req_s" and classes_with_tokens(self.run.document) and self.request_class is None:
+            ok &= answers_tokens(self.run)
         missed = self.tokens.input - np.maximum(rows["cached_tokens"], 0)
         found = stretches(self.run, self.window, ok, self.chosen.measured & ~ok, self.tokens, missed)
         if figure.metric not in found:

@@ -124,7 +124,7 @@ def superiority(a: Sample, b: Sample) -> float:
 
 
 def _of_shares(figure: ComparedFigure, base: ValueSeries, new: ValueSeries, values: Pair, paired: bool) -> Change:
-    outcomes = [series.successes() for series in (base, new)]
+    outcomes = [series.successes(figure) for series in (base, new)]
     if min(len(each) for each in outcomes) < 4 * BATCHES:
         return undecided(*values, "too few requests to estimate the correlation of their failures")
     if all(each.all() for each in outcomes) or not any(each.any() for each in outcomes):

@@ -467,6 +467,7 @@ class ClassResult(Document, frozen=True, kw_only=True):
     success_rate: RequestShare = None  # ok of those submitted in the window
     req_s: Rate = None  # completed in the window
     output_tok_s: TokenRate = None  # that came in the window
+    input_tok_s: TokenRate = None  # of prompts whose first token, or answer that is not tokens, came in the window
     input_tokens_mean: Length = None  # of a request of the latency population
     output_tokens_mean: Length = None  # of a request of the latency population
     ttft: Metric
@@ -956,6 +957,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     slo: Objectives | None = None  # goodput and attainment; None: no objectives
     fairness: Fairness | None = None  # among the classes of traffic; None: one class
     classes: dict[str, ClassResult] | None = None  # figures of each class of traffic; None: one class
+    classes_with_tokens: Names = ()  # where answers of others are not tokens: figures of tokens are of these classes alone
     slots: SlotsFollowed | None = None  # asked and achieved; None: no closed loop whose slots change
     models: tuple[ModelResult, ...] = ()  # figures of each of several models; empty: one model
     backends: BackendFigures | None = None  # figures of each server of a router; None: not asked which one answers

@@ -6,16 +6,25 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from fastllmload.endpoint import protocols, template
 from fastllmload.endpoint.body import BodyPieces
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.errors import InputError
-from fastllmload.settings import DEFAULT_ENDPOINT
+from fastllmload.settings import DEFAULT_ENDPOINT, TrafficClass
 
-__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint", "shown", "told_apart"]
+__all__ = [
+    "ALIASES",
+    "ENDPOINTS",
+    "BodyPieces",
+    "Endpoint",
+    "resolve_endpoint",
+    "shown",
+    "silent_classes",
+    "told_apart",
+]
 
 shown, told_apart = template.shown, template.told_apart
 
@@ -55,3 +64,9 @@ def resolve_endpoint(name: str) -> Endpoint:
             f"{', '.join(ENDPOINTS)} (aliases: {', '.join(sorted(ALIASES))})",
         )
     return endpoint
+
+
+def silent_classes(protocol: str, classes: Sequence[TrafficClass]) -> dict[str, str]:
+    """By name, the protocol of each of *classes* whose answers are not tokens; *protocol*: that of the run."""
+    spoken = {one.name: one.endpoint_type or protocol for one in classes}
+    return {name: found for name, found in spoken.items() if not resolve_endpoint(found).tokens}

@@ -16,7 +16,7 @@ import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents.run import SessionEnds, WorkerEntry
-from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint import resolve_endpoint, silent_classes
 from fastllmload.engine import banner
 from fastllmload.engine.control.control import ControlFailed, ServerController
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
@@ -47,12 +47,18 @@ from fastllmload.engine.session_ends import EndsConfig, EndsProcess
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
-from fastllmload.engine.workers.assignment import check_transport, phase_specs, records_text, worker_specs
+from fastllmload.engine.workers.assignment import (
+    check_transport,
+    phase_specs,
+    protocols,
+    records_text,
+    worker_specs,
+)
 from fastllmload.engine.workers.fleet import environment as environment_of_workers
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
-from fastllmload.metrics.objectives.objective import refuse_unknown
+from fastllmload.metrics.objectives.objective import refuse_tokens, refuse_unknown
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.plan.archive import check_writable, save_plan
 from fastllmload.plan.plan import Plan
@@ -149,10 +155,11 @@ class RunSession:
         self.redact = redactor(self.settings, self.secret)
         client, load, target = self.settings.client, self.settings.load, self.settings.target
         gaps = "tbc" if self.settings.output.itl_option == "B" else "itl"  # the counters know no tokens of a chunk
+        spoken = protocols(target.endpoint_type, self.settings.classes)
         self.controller = RunController(
             load, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
             pinned=client.pin, source=next(iter(target.source_addresses), None),
-            gaps=gaps if resolve_endpoint(target.endpoint_type).tokens else "",
+            gaps=gaps if any(resolve_endpoint(name).tokens for name in spoken) else "",
         )  # fmt: skip
         self.control = ServerController(
             self.settings, self.urls, self.secret, self.redact, self.interrupts, self.ui.message
@@ -190,6 +197,7 @@ class RunSession:
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         sent, numbers = plans.measure, set(plans.measure.request_class.tolist())
         refuse_unknown(settings.output.goodput, sent.classes, numbers, sent.calls is not None)
+        refuse_tokens(settings.output.goodput, silent_classes(target.endpoint_type, settings.classes))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
         specs, phases, tap = self._prepare(asked, found, plans, telemetry)
@@ -273,7 +281,7 @@ class RunSession:
         check_transport(client, measure, found)
         wanted = sizing.demand(
             measure, found.answer_s,
-            timeout_s=load.timeout, streaming=settings.workload.streaming, cap=load.max_concurrency,
+            timeout_s=load.timeout, streaming=measure.description.streaming is not False, cap=load.max_concurrency,
         )  # fmt: skip
         workers = self._place_workers(settings, measure, wanted, found)
         self.folder.set_name(plans.measure.digest)

@@ -11,13 +11,14 @@ import msgspec
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
-from fastllmload.endpoint import ENDPOINTS, resolve_endpoint, shown
+from fastllmload.endpoint import resolve_endpoint, shown
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.client import H2
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan, check_context_limit
 from fastllmload.plan.classes import build_classes
+from fastllmload.plan.description.facts import generating
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
@@ -82,8 +83,7 @@ class Plans:
     @property
     def warmup_deviation(self) -> str | None:
         """How the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
-        spoken = ENDPOINTS.get(self.measure.description.endpoint or "")
-        if spoken is not None and not spoken.tokens:
+        if not generating(self.measure).any():
             return None
         tokens = int(self.warmup.output_tokens.sum())
         asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"

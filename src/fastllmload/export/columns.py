@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Mask
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.run.per_backend import Backends, backends_of_rows
 from fastllmload.metrics.run.per_model import models_of_rows
-from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
+from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, answers_tokens, count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
 from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
@@ -58,7 +57,7 @@ class Source:
     names: RowNames
     tokens: TokenCounts
     complete: Mask
-    answers_have_tokens: bool
+    of_tokens: Mask  # answers of each row are tokens
     models: npt.NDArray[np.int64] | None = None  # of each row; None: not known
     model_names: Sequence[str] = ()
     backends: Backends | None = None  # None: not asked which server answers
@@ -82,9 +81,7 @@ def counted(name: str, names: Sequence[Any] | None = None) -> Make:
 
 def of_answer(name: str) -> Make:
     """Null where answers have no tokens."""
-    return lambda rows, source, part: ExportColumn(
-        getattr(source.tokens, name)[part], np.full(len(rows), not source.answers_have_tokens)
-    )
+    return lambda rows, source, part: ExportColumn(getattr(source.tokens, name)[part], ~source.of_tokens[part])
 
 
 def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> ExportColumn:
@@ -94,14 +91,14 @@ def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> ExportCo
 def _timed(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Tokens on the content timeline, the n of TPOT; null where they cannot be separated from reasoning tokens."""
     timed = source.tokens.timed[part]
-    return ExportColumn(timed, (timed < 0) | ~source.complete[part] | (not source.answers_have_tokens))
+    return ExportColumn(timed, (timed < 0) | ~source.complete[part] | ~source.of_tokens[part])
 
 
 def _reasoning(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Null where reasoning was streamed and the server reports its tokens neither in its usage nor per event."""
     tokens = source.tokens.reasoning[part]
     unreported = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
-    return ExportColumn(tokens, unreported | (not source.answers_have_tokens))
+    return ExportColumn(tokens, unreported | ~source.of_tokens[part])
 
 
 def _client(rows: Rows, source: Source, part: slice) -> ExportColumn:
@@ -185,10 +182,9 @@ class Block:
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
     """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
-    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
     names = [str(one.name) for one in run.document.plan.description.models]
     source = Source(
-        RowNames(run.document), count_tokens(run), run.complete_rows, spoken is None or spoken.tokens,
+        RowNames(run.document), count_tokens(run), run.complete_rows, answers_tokens(run),
         models_of_rows(run), names, backends_of_rows(run),
     )  # fmt: skip
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)

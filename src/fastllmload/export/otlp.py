@@ -79,20 +79,23 @@ def _spans(run: Run, offset: int) -> Iterator[Json]:
     )
     sessions, begun = _sessions(run, rows, np.flatnonzero(chosen), offset)
     yield from sessions.values()
-    spoken, model = run.document.target.endpoint_type or "", run.document.target.model
-    fixed: Json = {
-        "gen_ai.operation.name": OPERATIONS.get(spoken, "chat"),
-        "gen_ai.provider.name": next(
-            (name for start, name in PROVIDERS.items() if spoken.startswith(start)), spoken or "unknown"
-        ),
-        "gen_ai.request.model": model,
-    }
+    target = run.document.target
+    of_class = {one.name: asked_of(one.endpoint_type or "", one.model) for one in target.classes}
+    of_run = asked_of(target.endpoint_type or "", target.model)
     for block in blocks(run):
         columns = {name: column.to_list() for name, column in block.columns.items() if name in COLUMNS}
         first = block.part.start
         for at in np.flatnonzero(chosen[block.part]).tolist():
             row = {name: found[at] for name, found in columns.items()}
+            fixed = of_class.get(row["class"], of_run)
             yield _request(row, fixed, sessions, int(begun[first + at]), offset, run.document.run_id or "")
+
+
+def asked_of(spoken: str, model: str | None) -> Json:
+    """What requests of the protocol *spoken* ask of a *model*."""
+    provider = next((name for start, name in PROVIDERS.items() if spoken.startswith(start)), spoken or "unknown")
+    operation = OPERATIONS.get(spoken, "chat")
+    return {"gen_ai.operation.name": operation, "gen_ai.provider.name": provider, "gen_ai.request.model": model}
 
 
 COLUMNS = {

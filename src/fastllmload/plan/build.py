@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,14 @@ def build_plan(
     model: str,
     out_dir: Path,
     share: float = 1.0,
+    token_share: float | None = None,
     loaded: LoadedWorkload | None = None,
     drawn: GrowingSchedule | None = None,
 ) -> Plan:
     """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one class of traffic.
 
-    *share* scales the usual warm-up; *loaded*, *drawn*: workload and schedule, if known. InputError for settings of which no
-    plan can be made, HostLimitError for a full disk.
+    *share* scales the usual warm-up, *token_share* (None: as much) its tokens; *loaded*, *drawn*: workload and schedule, if
+    known. InputError for settings of which no plan can be made, HostLimitError for a full disk.
     """
     origin, measured = origin_of(settings, phase), phase == "measure"
     loaded = load_workload(settings.workload) if loaded is None else loaded
@@ -82,7 +84,7 @@ def build_plan(
     if measured:
         pace = measured_pace_of(settings, source.instants, arrivals_stream(settings), drawn)
     else:
-        pace = warmup_pace(settings.load, f"{origin}/arrivals", share)
+        pace = warmup_pace(settings.load, f"{origin}/arrivals", share, token_share if endpoint.tokens else 0.0)
     clear(out_dir)
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
     models = DrawnModels(np.empty(0, np.uint16))
@@ -90,6 +92,8 @@ def build_plan(
         bodies, models = name_models(out_dir / BODIES, bodies, settings.target, f"{origin}/model", endpoint)
     if endpoint.call is not None:
         bodies = as_messages(out_dir / BODIES, bodies, endpoint.call)
+    if not endpoint.tokens:
+        bodies = with_fields(bodies, output_tokens=np.zeros_like(bodies.output_tokens))
     requests, turns = len(bodies.input_tokens), bodies.turns
     schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
     # In a warm-up all users wait: it exists to warm up the server.

@@ -29,12 +29,12 @@ from fastllmload.documents.plan import (
     PlanDescription,
     WorkloadDescription,
 )
-from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint import resolve_endpoint, silent_classes
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
 from fastllmload.plan.conversations.turns import line_edges
 from fastllmload.plan.models import joined
-from fastllmload.plan.pace import measured_pace
+from fastllmload.plan.pace import WARMUP_REQUESTS, measured_pace
 from fastllmload.plan.plan import (
     BODIES,
     CALL,
@@ -67,20 +67,27 @@ def build_classes(
     planned = planned_classes(settings) if phase == "measure" else [PlannedClass()] * len(settings.classes)
     loaded = load_workloads(settings) if loaded is None else loaded
     shares = warmup_shares(settings.classes)
+    endpoints = [resolve_endpoint(one.endpoint_type or settings.target.endpoint_type) for one in settings.classes]
+    token_shares = warmup_shares(settings.classes, [endpoint.tokens for endpoint in endpoints])
+    # In a warm-up, classes whose answers are not tokens last until the others have planned their tokens.
+    built = sorted(range(len(endpoints)), key=lambda number: not endpoints[number].tokens)
     clear(out_dir)
-    parts: list[tuple[TrafficClass, Plan]] = []
+    plans: dict[int, Plan] = {}
     try:
-        for number, (one, known, share) in enumerate(zip(settings.classes, planned, shares, strict=True)):
-            if known.count == 0 or (phase == "warmup" and share == 0.0):
+        for number in built:
+            known = planned[number]
+            if known.count == 0 or (phase == "warmup" and shares[number] == 0.0):
                 continue
-            folder = out_dir / f"class-{number}"
-            each = class_settings(settings, one, known.count)
-            plan = build_plan(
-                each, phase=phase, endpoint=resolve_endpoint(each.target.endpoint_type), model=one.model or model,
-                out_dir=folder, share=share, loaded=loaded[number], drawn=known.drawn,
+            each = class_settings(settings, settings.classes[number], known.count)
+            if phase == "warmup" and not endpoints[number].tokens:
+                starts = [plan.t_start for plan in plans.values() if plan.t_start is not None]
+                each = lasting(each, [int(start[-1]) for start in starts if len(start)])
+            plans[number] = build_plan(
+                each, phase=phase, endpoint=endpoints[number], model=settings.classes[number].model or model,
+                out_dir=out_dir / f"class-{number}", share=shares[number], token_share=token_shares[number],
+                loaded=loaded[number], drawn=known.drawn,
             )  # fmt: skip
-            parts.append((one, plan))
-        return merge(settings, phase, model, parts, out_dir)
+        return merge(settings, phase, model, [(settings.classes[at], plans[at]) for at in sorted(plans)], out_dir)
     finally:
         for folder in out_dir.glob("class-*"):
             shutil.rmtree(folder)
@@ -98,7 +105,8 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
         endpoint_type=one.endpoint_type or settings.target.endpoint_type,
         headers=settings.target.headers + one.headers,
     )  # fmt: skip
-    usage = settings.workload.continuous_usage  # tokens are counted alike in all classes
+    in_events = one.workload.streaming and resolve_endpoint(target.endpoint_type).tokens
+    usage = settings.workload.continuous_usage if in_events else "off"  # tokens are counted alike in all classes
     return msgspec.structs.replace(
         settings,
         target=target,
@@ -109,6 +117,17 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
         behaviour=one.behaviour,
         classes=(),
     )
+
+
+def lasting(settings: RunSettings, starts_ns: Sequence[int]) -> RunSettings:
+    """*settings* with a warm-up, if there is one, that lasts at least until the last of *starts_ns*."""
+    load = settings.load
+    if not starts_ns or not (load.default_warmup or load.warmup_tokens):
+        return settings
+    requests = WARMUP_REQUESTS if load.default_warmup else load.warmup_requests
+    seconds = max(load.warmup_seconds or 0.0, max(starts_ns) / 1e9)
+    load = msgspec.structs.replace(load, warmup_requests=requests, warmup_tokens=0, warmup_seconds=seconds)
+    return msgspec.structs.replace(settings, load=load)
 
 
 @dataclass(frozen=True)
@@ -137,9 +156,10 @@ def planned_classes(settings: RunSettings) -> list[PlannedClass]:
     return [PlannedClass(int(count), each) for count, each in zip(counts, drawn, strict=True)]
 
 
-def warmup_shares(classes: Sequence[TrafficClass]) -> list[float]:
-    """Share of each class in the warm-up: that of its rate; 0 for one that replays recorded instants."""
+def warmup_shares(classes: Sequence[TrafficClass], of: Sequence[bool] | None = None) -> list[float]:
+    """Share of each class in the warm-up: that of its rate; 0 for one that replays recorded instants, or is not in *of*."""
     rates = [0.0 if one.load.rate is None else one.load.rate for one in classes]
+    rates = rates if of is None else [rate * has for rate, has in zip(rates, of, strict=True)]
     total = sum(rates)
     return [rate / total if total else 0.0 for rate in rates]
 
@@ -334,8 +354,14 @@ def described(
         requests=sum(plan.requests for plan in plans),
         models=joint_models(plans),
         classes=tuple(described_class(one, by_name.get(one.name)) for one in settings.classes),
-        **common(settings, model),
+        **common(settings, model) | {"streaming": any(one.workload.streaming for one in with_tokens(settings))},
     )  # fmt: skip
+
+
+def with_tokens(settings: RunSettings) -> list[TrafficClass]:
+    """The classes whose answers are tokens; all where those of none are."""
+    silent = silent_classes(settings.target.endpoint_type, settings.classes)
+    return [one for one in settings.classes if one.name not in silent] or list(settings.classes)
 
 
 def exact_of(plans: Sequence[Plan]) -> ExactPrompts | None:

@@ -105,19 +105,22 @@ def measured_arrivals(load: Load) -> ArrivalProcess:
     return choose_varying(load.arrival, read_curve(load.rate_curve, load.duration), load.rate_curve, load.burstiness)
 
 
-def warmup_pace(load: Load, seed: str, share: float = 1.0) -> Pace:
+def warmup_pace(load: Load, seed: str, share: float = 1.0, token_share: float | None = None) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
     `--rate inf` and a trace with its own instants warm up in a closed loop, one whose slots change with their mean
-    number. *share* scales requests and tokens. The default warm-up lasts no longer than the measured phase (or
-    WARMUP_LEAST_S).
+    number. *share* scales requests, *token_share* tokens (None: as requests; 0: answers are not tokens, so that
+    WARMUP_REQUESTS replace their number). The default warm-up lasts no longer than the measured phase (or WARMUP_LEAST_S).
     """
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0
     most_requests: int | None = None
     if load.default_warmup:
         requests, tokens, most_requests = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
-    requests, tokens = math.ceil(requests * share), math.ceil(tokens * share)
+    token_share = share if token_share is None else token_share
+    if tokens and not token_share:
+        requests = requests or WARMUP_REQUESTS
+    requests, tokens = math.ceil(requests * share), math.ceil(tokens * token_share)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
         raise InputError("value-out-of-range", "--warmup must be 0 (none) or more requests, tokens or seconds")
     if load.rate is None or math.isinf(load.rate):

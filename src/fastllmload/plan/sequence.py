@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
-from fastllmload.documents.plan import ClassDescription
 from fastllmload.endpoint import Endpoint, shown
 from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS, PROMPT
 from fastllmload.endpoint.endpoint import named
@@ -69,7 +68,7 @@ def write_sequence(
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
     by_class = [endpoints[one] for one in protocols(plan)]
-    defaults = [Defaults(endpoint, plan) for endpoint in by_class]
+    defaults = [Defaults(endpoint, streams) for endpoint, streams in zip(by_class, streamed(plan), strict=True)]
     targets = Targets(plan, by_class, urls or {})
     with disk_errors(path, "--sequence"), open(writable(path), "wb", buffering=BUFFER) as file:
         for number in range(plan.requests):
@@ -81,11 +80,11 @@ def write_sequence(
 
 
 class Defaults:
-    def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
+    def __init__(self, endpoint: Endpoint, streaming: bool) -> None:
         self._endpoint = endpoint
         self.prompt_fields = endpoint.prompt_fields
         form = "words" if endpoint.takes("text") else "ids"
-        self._workload = Workload(streaming=bool(plan.description.streaming), prompt_form=form)
+        self._workload = Workload(streaming=streaming, prompt_form=form)
 
     def fields(self, tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = msgspec.json.decode(self._endpoint.encode_body("", self._workload, "", tokens))
@@ -96,6 +95,13 @@ def protocols(plan: Plan) -> list[str]:
     """The protocol of each traffic class; that of the plan if it has none."""
     described = plan.description
     return [str(one.endpoint or described.endpoint) for one in described.classes or (described,)]
+
+
+def streamed(plan: Plan) -> list[bool]:
+    """Whether answers are asked for as streams: of each traffic class; of the plan if it has none."""
+    described = plan.description
+    settings = [one.settings for one in described.classes]
+    return [bool(described.streaming) if one is None else one.workload.streaming for one in settings or [None]]
 
 
 class Targets:
@@ -109,14 +115,11 @@ class Targets:
             [one.settings.endpoint_path if one.settings else None for one in classes],
         )
         self._urls = [urls.get(str(one.name), ()) for one in classes]
-        self._streaming = bool(plan.description.streaming)
+        self._streaming = streamed(plan)
         differ = len({endpoint.name for endpoint in by_class}) > 1 or any(one.own_targets for one in classes)
         differ = differ or any(path is not None for path in self._paths)
         models = {one.model for one in classes if one.requests}
-        self._facts = [
-            self._known(one, path, endpoint, differ, len(models) > 1)
-            for one, path, endpoint in zip(classes, self._paths, by_class, strict=False)
-        ]
+        self._facts = [self._known(number, path, differ, len(models) > 1) for number, path in enumerate(self._paths)]
         self._turn = np.zeros(plan.requests, np.int64)  # index among the conversations or requests of its class
         for number in range(len(classes)):
             mine = plan.starts[plan.request_class[plan.starts] == number]
@@ -124,14 +127,14 @@ class Targets:
         if plan.turns is not None and plan.requests:
             self._turn = self._turn[np.repeat(plan.starts, np.diff(np.append(plan.starts, plan.requests)))]
 
-    def _known(
-        self, one: ClassDescription, path: str | None, endpoint: Endpoint, differ: bool, says_model: bool
-    ) -> dict[str, Any]:
-        found = {"endpoint_type": endpoint.name, "path": path or self._path(one, endpoint)}
+    def _known(self, number: int, path: str | None, differ: bool, says_model: bool) -> dict[str, Any]:
+        one, found = self._classes[number], {"endpoint_type": self._endpoints[number].name}
+        found["path"] = path or self._path(number)
         return (found if differ else {}) | ({"model": one.model} if says_model and one.requests else {})
 
-    def _path(self, one: ClassDescription, endpoint: Endpoint, base_path: str = "") -> str:
-        return named(endpoint.path(base_path, self._streaming), one.model or "")
+    def _path(self, number: int, base_path: str = "") -> str:
+        path = self._endpoints[number].path(base_path, self._streaming[number])
+        return named(path, self._classes[number].model or "")
 
     def of(self, number: int) -> dict[str, Any]:
         """Target of request *number*; empty if classes do not differ."""
@@ -142,9 +145,7 @@ class Targets:
         facts = dict(self._facts[of_class])
         if urls:
             facts["url"] = url = urls[int(self._turn[number]) % len(urls)]
-            facts["path"] = self._paths[of_class] or self._path(
-                self._classes[of_class], self._endpoints[of_class], urlsplit(url).path
-            )
+            facts["path"] = self._paths[of_class] or self._path(of_class, urlsplit(url).path)
         return facts
 
 
@@ -159,7 +160,7 @@ def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -
         turn = plan.turns[number]
         found |= {"session": int(turn["session"])} | ({"delay": int(turn["think_ns"]) / 1e9} if turn["turn"] else {})
     found |= content(next(body.pop(name) for name in defaults.prompt_fields if name in body))
-    found |= {"input_tokens": int(plan.input_tokens[number]), "output_tokens": tokens}
+    found |= {"input_tokens": int(plan.input_tokens[number])} | ({"output_tokens": tokens} if tokens else {})
     if plan.classes:
         found["class"] = plan.classes[int(plan.request_class[number])]
     if target:
@@ -169,7 +170,9 @@ def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -
 
 
 def content(prompt: Any) -> dict[str, Any]:
-    """Prompt or messages; a single user message of plain text becomes the prompt."""
+    """Prompt or messages; a single user message of plain text becomes the prompt, and so does a single document."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
+        return {"prompt": prompt[0]}
     if not (isinstance(prompt, list) and prompt and isinstance(prompt[0], dict)):
         return {"prompt": prompt}
     if len(prompt) == 1 and prompt[0].keys() == {"role", "content"} and prompt[0]["role"] == "user":

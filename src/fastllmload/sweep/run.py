@@ -13,6 +13,7 @@ from fastllmload.documents.sweep import SweepDocument
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
+from fastllmload.engine.workers.assignment import protocols
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
@@ -141,11 +142,12 @@ def run_sweep(cells: Sequence[Combination], secret: Secret | None, terms: SweepT
         raise InputError("value-repeated", "--vary names the same value twice; every combination is measured once")
     for cell in cells:
         check_engine_options(cell.settings)
-        spoken = resolve_endpoint(cell.settings.target.endpoint_type)
-        if not spoken.tokens:
+        names = protocols(cell.settings.target.endpoint_type, cell.settings.classes)
+        spoken = [resolve_endpoint(name) for name in names]
+        if not any(one.tokens for one in spoken):
             raise InputError(
                 "protocol-unsupported",
-                f"sweeps compare figures of tokens, and answers of {spoken.name} are not tokens; use fastllmload run",
+                f"sweeps compare figures of tokens, and answers of {spoken[0].name} are not tokens; use fastllmload run",
             )
     base = cells[0].settings
     asked: dict[str, Any] = {

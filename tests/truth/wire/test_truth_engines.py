@@ -13,6 +13,7 @@ from commands import command
 from truth.truth_bench import MEASURE, Measured, measure, times_within, until_quiet, within
 
 from fastllmload._ext.sim.fault import NAMES
+from fastllmload.metrics.run.window import window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
 
@@ -117,7 +118,7 @@ TAGS = re.compile(r"<(script|style|svg).*?</\1>|<[^>]+>", re.DOTALL)
 @pytest.mark.clock
 @pytest.mark.parametrize("name", WITHOUT_TOKENS)
 def test_an_embedding_has_its_times_and_nothing_else(tmp_path: Path, name: str) -> None:
-    """Statuses and the end of each answer are the server's own; nothing that is reported is about tokens."""
+    """Statuses and the end of each answer are the server's own; of tokens only those of prompts are reported."""
 
     def check(directory: Path) -> tuple[bool | None, str]:
         measured = measure(
@@ -138,11 +139,17 @@ def test_an_embedding_has_its_times_and_nothing_else(tmp_path: Path, name: str) 
         assert not measured.document["certificate"]["figures"].keys() - {"e2e", "e2e_sched"}
         summary = measured.said[measured.said.rindex("verdict") :]
         assert not OF_TOKENS.search(summary), summary
+        assert (ours["prompt_tokens"] == np.where(ok, theirs["prompt_tokens"], -1)).all()
+        window = window_of(measured.run)
+        assert window is not None
+        taken = ours["prompt_tokens"][ok & window.holds(ours["t_last"])].sum() / window.seconds
+        assert metrics["input_tok_s"]["value"] == pytest.approx(taken)
         page = TAGS.sub(" ", (directory / "run" / "report.html").read_text())
+        page = re.sub(r"input_tok_s\s+tokens/s", "", page)
         assert not re.search(
             r"(?i)\bttft(_sched)?\b|time to first|tok/s|tokens/s|per output token|between tokens", page
         )
-        text = measured.said + (directory / "run" / "report.md").read_text()
+        text = measured.said + (directory / "run" / "report.md").read_text().replace("Input (tok/s)", "")
         assert not re.search(r"(?i)tok/s|output (tok|length)|\bosl\b|\bttft|\bitl\b|tokens that", text)
         exported = [json.loads(line) for line in said("export", directory / "run", "--format", "jsonl").splitlines()]
         counts = ("output_tokens", "reasoning_tokens", "output_tokens_source", "timed_tokens")

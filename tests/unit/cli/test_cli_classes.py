@@ -76,6 +76,17 @@ def test_protocols_and_targets_of_classes():
     assert away.target.urls == ("http://a",)
 
 
+def test_classes_whose_answers_are_not_tokens():
+    """Options about tokens reach the other classes alone, also where the run's own protocol has no tokens."""
+    one = words("embed rate=4 goodput=e2el:90", "chat rate=1 endpoint-type=chat turns=2 goodput=ttft:50", osl="64",
+                endpoint_type="embeddings", goodput=("e2el:3000", "chat/tpot:9"))  # fmt: skip
+    embed, chat = one.classes
+    assert (embed.workload.osl, chat.workload.osl, embed.workload.turns) == ("1", "64", None)
+    assert one.output.goodput == (("e2el", 3000.0), ("chat/tpot", 9.0), ("embed/e2el", 90.0), ("chat/ttft", 50.0))
+    alone = words("embed rate=4", "rank rate=1 endpoint-type=rerank", endpoint_type="embeddings", goodput=("e2e:9",))
+    assert [each.workload.osl for each in alone.classes] == ["1", "1"]
+
+
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
@@ -111,6 +122,24 @@ def test_shares_of_the_rate():
         (["a rate=1 endpoint-type=completions", "b rate=1"], {"endpoint": "/v2/chat"
          }, ("protocol-unsupported", "another protocol")),
         (["chat rate=1 max-prefill=4"], {}, ("option-not-applicable", "max-prefill of class", "first token")),
+        (["e rate=1 endpoint-type=embeddings osl=8", "chat rate=1"], {}, ("protocol-unsupported", "osl", "embeddings")),
+        (["e rate=1 endpoint-type=embeddings turns=2", "chat rate=1"], {}, ("protocol-unsupported", "turns", "embeddings")),
+        (["e rate=1 endpoint-type=embeddings", "chat rate=1"], {"turns": "2"},
+         ("protocol-unsupported", "'e'", "turns")),
+        (["e rate=1 endpoint-type=embeddings", "chat rate=1"], {"cancel_share": "0.1", "cancel_after": "2tok"},
+         ("protocol-unsupported", "'e'", "cancel-after")),
+        (["e rate=1 endpoint-type=embeddings goodput=ttft:9", "chat rate=1"], {},
+         ("protocol-unsupported", "--goodput ttft")),
+        (["e rate=1 endpoint-type=rerank", "chat rate=1"], {"goodput": ("ttft:9",)},
+         ("protocol-unsupported", "'e' (rerank)", "CLASS/ttft", "e2el")),
+        (["e rate=1 endpoint-type=rerank", "chat rate=1"], {"goodput": ("e/tpot:9",)},
+         ("protocol-unsupported", "'e' (rerank)")),
+        (["e rate=1", "f rate=1 endpoint-type=score"], {"osl": "8", "endpoint_type": "rerank"},
+         ("protocol-unsupported", "--osl", "rerank")),
+        (["e rate=1 endpoint-type=rerank workload=weka dataset-path=f", "chat rate=1"], {},
+         ("protocol-unsupported", "weka", "rerank")),
+        (["e rate=1 endpoint-type=rerank prompt-form=ids", "chat rate=1"], {},
+         ("protocol-unsupported", "token ids", "rerank")),
         (["chat rate=1 max-concurrency=4"], {}, ("option-not-applicable", "max-concurrency of class", "one cap")),
         ([""], {}, ("class-invalid", "--class ''")),
         (["a share=0.5", "b share=0.6"], {"rate": "10"}, ("class-share-invalid", "up to 1.1 of", "--rate;", "up to 1")),

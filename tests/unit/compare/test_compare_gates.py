@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_runs import config, document, plan, side, write_run
 from msgspec.structs import replace
@@ -24,9 +25,11 @@ from fastllmload.compare.gate import (
     parse_gate,
     validate_unit,
 )
-from fastllmload.compare.side import RunRecord, Side
+from fastllmload.compare.side import RunRecord, Side, read_run
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import plain
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.records.run import load
 
 pytestmark = pytest.mark.slow
 
@@ -260,3 +263,34 @@ def test_strict_asks_for_certificates(runs: Path, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(runs / "a"), str(runs / "b"), "--json", "/nowhere/x.json"]) == 2
     assert "--json /nowhere/x.json cannot be written" in capsys.readouterr().err
+
+
+KINDS = {"target": {"urls": ["http://a"], "model": "m", "classes": [
+    {"name": name, "endpoint_type": "openai-chat", "model": "m", "urls": ["http://a"]} for name in "abc"
+]}}  # fmt: skip
+
+
+def test_a_figure_of_a_class_is_of_its_requests_alone(tmp_path: Path) -> None:
+    """Each class is among the usual figures; a gate may name another figure of it; unknown ones are refused."""
+    parts = {**KINDS, "plan": plan() | {"classes": list("abc")}}
+    base, new = (Side(name, (read_run(write_run(tmp_path / name, 1, n=2000, factor=factor, **parts)),))
+                 for name, factor in (("base", 1.0), ("new", 1.5)))  # fmt: skip
+    found = {row.figure.name: row for row in compare(base, new).rows}
+    assert [name for name in found if "/" in name] == [f"{name}/{q}_ttft_ms" for name in "abc" for q in ("p50", "p99")]
+    run = load(tmp_path / "base")
+    rows = run.rows[populations(run, window_of(run)).latency]
+    for number, name in enumerate("abc"):
+        mine = rows[(rows["request_class"] == number) & (rows["t_first"] > 0)]
+        row = found[f"{name}/p50_ttft_ms"]
+        assert row.base.value == pytest.approx(np.percentile((mine["t_first"] - mine["t_submit"]) / 1e6, 50))
+        assert 100 < row.change.pairs <= len(mine) < found["p50_ttft_ms"].change.pairs
+        assert row.change.interval is not None and row.change.interval[0] > 0
+    for rule, outcome in (
+        ("b/p50_ttft_ms > +20%", FAILED),
+        ("b/p50_ttft_ms > +300%", PASSED),
+        ("c/req_s < -90%", PASSED),
+    ):
+        assert judged(rule, base, new).outcome == outcome
+    for wrong in ("z/p50_ttft_ms", "a/p50_jitter_ms", "a/ttft"):
+        with raises_code("figure-unknown", wrong):
+            compare(base, new, [wrong])

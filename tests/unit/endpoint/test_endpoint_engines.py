@@ -87,7 +87,7 @@ def test_bodies_of_answers_without_tokens(name: str, path: str, expected: dict[s
     ("options", "word"),
     [
         (["--goodput", "ttft:100"], "ttft"), (["--osl", "5"], "--osl"), (["--turns", "2"], "--turns"),
-        (["--class", "a=rate:1"], "--class"), (["--cancel-share", "0.5", "--cancel-after", "5tok"], "--cancel-"),
+        (["--class", "a rate=1 osl=5"], "osl"), (["--cancel-share", "0.5", "--cancel-after", "5tok"], "--cancel-"),
     ],
 )  # fmt: skip
 def test_options_about_tokens_are_refused_where_answers_have_none(

@@ -18,6 +18,7 @@ from fastllmload.engine.workers.routing import conversations
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
+from fastllmload.plan.description.facts import figures
 from fastllmload.plan.description.text import class_line
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
@@ -179,3 +180,35 @@ def test_a_class_without_requests_has_only_its_settings(tmp_path):
     )
     assert plain(plan.description.classes[1]).keys() == {"name", "own_targets", "requests", "starts", "settings"}
     assert class_line(plan.description.classes[1]) == "no requests in this phase"
+
+
+def test_a_warm_up_of_classes_without_tokens_lasts_as_long_as_the_others(tmp_path):
+    """The tokens of the methodology are those of the classes that have some; the other class is sent until then."""
+    silent = msgspec.structs.replace(traffic("embed", 30.0, arrival="constant"), endpoint_type="openai-embeddings")
+    run = run_of(silent, traffic("chat", 60.0, arrival="constant"), seconds=600.0)
+    plan = build(run, tmp_path / "warm", phase="warmup")
+    of_chat = np.asarray(plan.request_class) == 1
+    assert plan.output_tokens[of_chat].sum() >= 10_000 and not plan.output_tokens[~of_chat].any()
+    assert plan.t_sched[~of_chat][-1] == pytest.approx(plan.t_sched[of_chat][-1], abs=1e9 / 30)
+    assert (~of_chat).sum() == pytest.approx(of_chat.sum() / 2, abs=2)
+    for load, requests in (
+        ({"warmup_tokens": 50}, None),
+        ({"warmup_requests": 9}, (3, 6)),
+        ({"warmup_requests": 0}, (0, 0)),
+    ):
+        asked = msgspec.structs.replace(run, classes=tuple(
+            msgspec.structs.replace(one, load=msgspec.structs.replace(one.load, **load)) for one in run.classes
+        ))  # fmt: skip
+        several = build(asked, tmp_path / str(len(load) + (requests or (7,))[0]), phase="warmup")
+        counts = tuple(np.bincount(several.request_class, minlength=2).tolist())
+        assert counts == requests if requests else counts[0] > 0 and several.output_tokens.sum() >= 50
+
+
+def test_a_plan_says_which_classes_have_output_tokens(tmp_path):
+    silent = msgspec.structs.replace(traffic("embed", 30.0), endpoint_type="openai-embeddings")
+    plan = build(run_of(silent, traffic("chat", 30.0)), tmp_path / "plan")
+    embed, chat = plan.description.classes
+    assert (embed.output_tokens, embed.workload.osl) == (0, None) and chat.output_tokens > 0
+    assert "output" not in class_line(embed) and "->" not in class_line(embed) and "output tokens" in class_line(chat)
+    found = figures(plan)
+    assert found.output_tokens == chat.output_tokens and found.output_length.min >= 1

@@ -119,6 +119,7 @@ def describe_stamps(uint8_t[::1] rows, const uint8_t[::1] events, const int64_t[
 
 def earliest(const uint8_t[::1] events, const int64_t[::1] first, const int64_t[::1] t_submit, int64_t[:, ::1] into) -> None:
     """Lower ends of three times of each row: t_any, t_first, t_last, in the columns of *into*; 0 where there is no such event.
+    An answer that is not tokens has only t_last, which is its last event.
 
     None is before the row's *t_submit*.
     """
@@ -134,11 +135,13 @@ def earliest(const uint8_t[::1] events, const int64_t[::1] first, const int64_t[
             into[i, column] = 0
         for at in range(first[i], first[i + 1]):
             event = <const EventRow*>&events[0] + at
-            if event.kind not in (EVENT_CONTENT, EVENT_TOOL, EVENT_REASONING, EVENT_WHITESPACE, EVENT_REFUSAL):
-                continue
             low = t_submit[i]
             if event.bracket_ns != BRACKET_OPEN:
                 low = max(low, event.t_ns - <int64_t>event.bracket_ns)
+            if event.kind not in (EVENT_CONTENT, EVENT_TOOL, EVENT_REASONING, EVENT_WHITESPACE, EVENT_REFUSAL):
+                if into[i, 0] == 0:
+                    into[i, 2] = low
+                continue
             if into[i, 0] == 0:
                 into[i, 0] = low
             if event.kind == EVENT_CONTENT or event.kind == EVENT_TOOL:

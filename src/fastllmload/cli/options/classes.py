@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from fastllmload import quantities
-from fastllmload.cli.options.rules import validate_class, validate_user_behavior
+from fastllmload.cli.options.rules import validate_answers, validate_class, validate_user_behavior
 from fastllmload.cli.options.sources import Fields, RawOption, RawOptions, from_table, parse_options, spread_rate
 from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import SECTIONS, config_names
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.redact import secret_header
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
@@ -27,7 +28,7 @@ OWN = (
     "rate", "rate_series", "arrival", "burstiness", "model", "models", "model_zipf", "endpoint", "endpoint_type", "url",
     "header", "goodput",
 )  # fmt: skip
-RUN_WIDE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
+RUN_WIDE = ("tokenizer", "counting", "context_limit")  # one run counts all answers alike
 OPEN_LOOP = "classes are open loops, so that what one sends never depends on how fast another is answered"
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
     "concurrency": f"{OPEN_LOOP}; give it a rate, or run a closed loop by itself with --concurrency",
@@ -109,12 +110,14 @@ def with_classes(settings: RunSettings, raw_options: RawOptions, fields: Fields,
         )
     rates = [one.load.rate for one in found]
     total = math.fsum(rate for rate in rates if rate is not None) or None
-    return msgspec.structs.replace(
+    complete = msgspec.structs.replace(
         settings,
         classes=tuple(found),
         load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None),
         output=msgspec.structs.replace(settings.output, goodput=tuple(goodput)),
     )
+    validate_answers(raw_options, fields, complete)
+    return complete
 
 
 def replayed_urls(given: RawOption) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -178,6 +181,8 @@ def one_class(
         own["load.rate"] = shared_rate(name, share, mine, run)
     load = load_of(name, settings, own)
     headers = headers_of(name, own)
+    if not resolve_endpoint(own.get("target.endpoint_type") or settings.target.endpoint_type).tokens:
+        own["workload.osl"] = "1"  # no field of a body has it
     values = {group: values_of(group, settings, own) for group, _ in PLANS if group != "load"}
     models = own if "target.model" in own or "target.models" in own else run  # those of the run, unless it has its own
     several = models.get("target.models", ())

@@ -106,7 +106,7 @@ def read_settings(
         raise InputError("option-not-applicable", "--class belongs to a run; a procedure sets its own load")
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"])
-    if not resolve_endpoint(fields.get("target.endpoint_type", DEFAULT_ENDPOINT)).tokens:
+    if "class" not in raw_options and not resolve_endpoint(fields.get("target.endpoint_type", DEFAULT_ENDPOINT)).tokens:
         fields["workload.osl"] = "1"  # no field of a body has it
     settings = _settings(fields)
     if "class" in raw_options and "plan" not in raw_options:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from fastllmload.cli.options.parsers import DATASETS, SESSION_TRACES, STANDARD, TRACES
 from fastllmload.cli.options.sources import Fields, RawOptions
-from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint
+from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint, silent_classes
 from fastllmload.endpoint.identity import named_sessions, resolved
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity, TrafficClass
@@ -270,16 +270,8 @@ TARGET = (
          and not o.has("plan") and o.get("workload.prompt_form", "words") not in ("ids", "native"),
          "--prompt-form {form} is not supported by {protocol}: {reason}",
          values=lambda o: {"form": o.get("workload.prompt_form", "words"), "reason": o.endpoint.without["text"]}),
-    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
-         "{where} is about tokens, and answers of {protocol} are not tokens; leave it out",
-         ("osl", "turns", "itl_option", "cancel_after", "cancel_share", "slow_readers", "continuous_usage", "record_text")),
-    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and other_objectives(o),
-         "--goodput {name} is about tokens, and answers of {protocol} are not tokens; give e2el or e2el_sched",
-         values=lambda o: {"name": other_objectives(o)[0]}),
     OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and not o.complete,
          "searches, sweeps and procedures measure tokens, and answers of {protocol} are not tokens; use fastllmload run"),
-    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and o.has("class"),
-         "--class does not go with {protocol}, whose answers are not tokens; give it a run of its own"),
     OptionRule("protocol-unsupported", lambda o: o.has("image") and o.endpoint.image_message is None,
          f"--image needs --endpoint-type {WITH_IMAGES}: only its messages can contain images"),
     OptionRule("option-not-applicable", lambda o: o.has("image") and o.get("workload.prompt_form", "words") != "words",
@@ -290,6 +282,15 @@ TARGET = (
     OptionRule("options-conflict", lambda o: pinned(o) is not None and o.get("client.workers") not in (None, pinned(o)),
          "--workers {workers} and --pin with {cpus} CPUs contradict each other; name one CPU each",
          values=lambda o: {"workers": o.get("client.workers"), "cpus": pinned(o)}),
+)  # fmt: skip
+# For a run, or a class, whose answers are not tokens; for a run with classes where those of no class are.
+WITHOUT_TOKENS = (
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
+         "{where} is about tokens, and answers of {protocol} are not tokens; leave it out",
+         ("osl", "turns", "itl_option", "cancel_after", "cancel_share", "slow_readers", "continuous_usage", "record_text")),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and other_objectives(o),
+         "--goodput {name} is about tokens, and answers of {protocol} are not tokens; give e2el or e2el_sched",
+         values=lambda o: {"name": other_objectives(o)[0]}),
 )  # fmt: skip
 FILE = OptionRule("option-missing",
          lambda o: o.workload in (*TRACES, *DATASETS) and o.get("workload.dataset_path") is None,
@@ -397,6 +398,9 @@ TRAFFIC = (
          "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"),
     OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.prompt_form") != "words",
          "--turns needs prompts of words, not --prompt-form {form}; leave it out", values=form),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and o.workload in SESSION_TRACES,
+         "--workload {workload} has sessions of calls that follow replies, and answers of {protocol} are not tokens; give "
+         "it a chat or completions endpoint"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.turns") is not None and o.endpoint.call is not None,
          "--turns does not go with {protocol}: {without}, or leave --turns out",
          values=lambda o: {"without": o.endpoint.without["turns"]}),
@@ -415,8 +419,14 @@ CLASS = (
     OptionRule("protocol-unsupported", lambda o: o.get("class.models") and o.endpoint.before_model() is None,
          "class {of_class!r} uses {protocol}, whose body does not name a model in front of the prompt, so --models does not "
          "reach it; give it model=NAME"),
-    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
-         "class {of_class!r} uses {protocol}, whose answers are not tokens; give it a run of its own"),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and o.get("workload.turns") is not None,
+         "class {of_class!r} uses {protocol}, whose answers are not tokens, so that no turn can follow them; give turns to "
+         "the other classes instead of the run"),
+    OptionRule("protocol-unsupported",
+         lambda o: not o.endpoint.tokens
+         and (o.get("class.behaviour").cancel_after is not None or o.get("class.behaviour").slow_readers is not None),
+         "class {of_class!r} uses {protocol}, whose answers are not tokens that a user could cancel or read slowly; give "
+         "cancel-after, cancel-share and slow-readers to the other classes instead of the run"),
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
@@ -432,6 +442,8 @@ CLASS = (
          "class {of_class!r} has tool turns, which need messages; {protocol} has none"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.history") == "stored" and not o.endpoint.joint.stores,
          f"class {{of_class!r}} has history=stored, which {{protocol}} does not have; use endpoint-type={WITH_STORES}"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("workload.streaming") is False,
+         "class {of_class!r} uses {protocol}, whose answers are events; leave stream=false out"),
     OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket != o.get("run.websocket"),
          "class {of_class!r} uses {protocol}: either all classes and the run use WebSocket or none; give a run to each"),
     OptionRule("protocol-unsupported",
@@ -486,7 +498,7 @@ def pinned(chosen: Chosen) -> int | None:
 def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True) -> None:
     """InputError for the first rule that the options break. Not *complete*: a procedure decides how much load there is."""
     chosen = Chosen(raw_options, fields, complete)
-    for rule in RULES:
+    for rule in RULES if chosen.has("class") else (*RULES, *WITHOUT_TOKENS):
         rule.check(chosen)
     _validate_unique_names(fields)
     _validate_declarations(fields)
@@ -495,8 +507,23 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
 def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
     """InputError for user behavior of one class whose options do not go together."""
     chosen = Chosen(raw_options, fields)
-    for rule in (*USERS, *MODELS):
+    for rule in (*USERS, *MODELS, *WITHOUT_TOKENS):
         rule.check(chosen)
+
+
+def validate_answers(raw_options: RawOptions, fields: Fields, settings: RunSettings) -> None:
+    """InputError for options and objectives about tokens that reach a class of *settings* whose answers are not tokens, or,
+    where there is no other class, no class.
+    """
+    silent = silent_classes(settings.target.endpoint_type, settings.classes)
+    if silent and settings.output.goodput:
+        from fastllmload.metrics.objectives.objective import refuse_tokens  # imports numpy
+
+        refuse_tokens(settings.output.goodput, silent)
+    if silent and len(silent) == len(settings.classes):
+        chosen = Chosen(raw_options, fields | {"target.endpoint_type": next(iter(silent.values()))})
+        for rule in WITHOUT_TOKENS:
+            rule.check(chosen)
 
 
 def validate_traffic(settings: RunSettings, complete: bool = True) -> None:
@@ -514,6 +541,7 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
         "class.endpoint_path": one.endpoint_path,
         "class.headers": one.headers,
         "class.models": one.models,
+        "class.behaviour": one.behaviour,
         "run.endpoint_path": settings.target.endpoint_path,
         "run.websocket": resolve_endpoint(settings.target.endpoint_type).websocket,
         "run.num_requests": settings.load.num_requests,

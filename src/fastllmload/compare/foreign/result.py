@@ -134,7 +134,7 @@ class ForeignSeries:
         """None: the requests of another tool have no number in a plan."""
         return np.empty(0, np.int64)
 
-    def successes(self) -> Mask:
+    def successes(self, figure: ComparedFigure) -> Mask:
         return self.given.ok
 
     def rates(self, figure: ComparedFigure) -> None:

@@ -33,7 +33,9 @@ def without_tokens(
     root: Callable[[str, str], str], body: Body, ids: bool,
 ) -> Endpoint:  # fmt: skip
     """An endpoint whose answers have a list *key*, of which the simulated engine sends one *item*."""
-    keys: dict[str, Any] = {"object": F.ANY, key: F.LAST, "error": F.ERROR}
+    keys: dict[str, Any] = {
+        "object": F.ANY, key: F.LAST, "usage": (F.TABLE, {"prompt_tokens": F.PROMPT_TOKENS}), "error": F.ERROR
+    }  # fmt: skip
     form = {prompt: [PROMPT]} if prompt == "documents" else {prompt: PROMPT}
     prompts = {"text": form, "ids": form} if ids else {"text": form}
     simulated = SimulatedApi(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.endpoint.endpoint import named
 from fastllmload.engine.preflight import routing
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
@@ -102,8 +103,11 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
     else:
         usage = ask(probe, found, model)
     if usage is not None:
-        found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
-        found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
+        of_tokens = probe.endpoint.tokens
+        if found.answer_s is None or (of_tokens and found.usage_reported is None):  # the first one of tokens, if any is
+            found.answer_s = probe.answer_s * PROBE_TOKENS / probe.asked_tokens
+        if of_tokens:
+            found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
     if found.first is probe:
         found.http_version = probe.protocol
     elif probe.protocol != found.http_version:
@@ -148,9 +152,13 @@ def check_class_servers(
 
 
 def asking_class(settings: RunSettings) -> TrafficClass | None:
-    """Whose requests the first probe asks: the first class's if no class at these targets asks as the run, else None."""
+    """Whose requests the first probe asks: the first class's if no class at these targets asks as the run, else None.
+
+    Classes whose answers are tokens are first, as usage and the time of an answer are about tokens.
+    """
     target = settings.target
     home = [one for one in settings.classes if not one.urls or one.urls == target.urls]
+    home = [one for one in home if resolve_endpoint(one.endpoint_type or target.endpoint_type).tokens] or home
     plain = [one for one in home if one.endpoint_type in (None, target.endpoint_type)]
     if not home or (plain and (target.model is not None or any(one.model is None for one in plain))):
         return None
@@ -170,7 +178,15 @@ def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Prefli
             probe.address = general.address
             model = one.model or general.served or found.model
             probe.path = named(probe.path, model)
-            question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
+            question = (
+                number,
+                probe.path,
+                model,
+                each.target.headers,
+                one.workload.extra_body,
+                probe.endpoint.name,
+                one.workload.streaming,
+            )
             if question not in probed:
                 probed.add(question)
                 with errors_naming(one):

@@ -115,6 +115,7 @@ METRICS: dict[str, RequestMetric] = {
 }
 
 
+OF_ANSWERS = ("e2el", "e2el_sched")  # of METRICS: those of answers that are not tokens
 # What a session as a whole can be limited to, and its unit: `sessions` of run.json says how many meet it.
 OF_SESSIONS = {"session_makespan": "ms", "session_stretch": "factor"}
 

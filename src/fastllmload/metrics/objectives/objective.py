@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from fastllmload import quantities
 from fastllmload.arrays import Mask, Values
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, InvalidValue
-from fastllmload.metrics.objectives.evaluators import METRICS, OF_SESSIONS
+from fastllmload.metrics.objectives.evaluators import METRICS, OF_ANSWERS, OF_SESSIONS
 
 ALIASES = {"e2e": "e2el"}
 FORM = "[CLASS/]NAME:LIMIT"
@@ -154,6 +154,24 @@ def refuse_unknown(
                 "class-unknown",
                 f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {remedy}",
             )
+
+
+def refuse_tokens(asked: Iterable[tuple[str, float]], silent: Mapping[str, str]) -> None:
+    """InputError for an objective about tokens that reaches a class whose answers are not tokens: none would meet it.
+
+    *silent*: the protocol of each such class.
+    """
+    for name, limit in asked if silent else ():
+        head, slash, metric = name.rpartition("/")
+        reached = [one for one in silent if not slash or one == head]
+        if ALIASES.get(metric, metric) in (*OF_ANSWERS, *OF_SESSIONS) or not reached:
+            continue
+        instead = f"CLASS/{metric} for a class with tokens, or " if not slash else ""
+        raise InputError(
+            "protocol-unsupported",
+            f"--goodput {name}:{limit:g} is about tokens, and answers of class {reached[0]!r} ({silent[reached[0]]}) are "
+            f"not tokens; give {instead}e2el or e2el_sched",
+        )
 
 
 def subject(asked: Objective, all_asked: Sequence[Objective], request_class: Values, document: RunDocument) -> Mask:

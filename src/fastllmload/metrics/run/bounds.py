@@ -92,7 +92,7 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     for a slot, or all are due at once, they have no planned instants. Planned instants are the driver's, so the error of the
     clock of a host counts too.
     """
-    early, selected = earliest(run), np.flatnonzero(population & (run.rows["t_any"] > 0))
+    early, selected = earliest(run), np.flatnonzero(population & (run.rows["t_last"] > 0))
     rows, any_, first, last = run.rows[selected], early.any[selected], early.first[selected], early.last[selected]
     begun = np.where(rows["t_submit_start"] > 0, rows["t_submit_start"], rows["t_submit"])
     began = np.where(rows["t_wire"] > 0, np.clip(rows["t_wire"], begun, rows["t_submit"]), begun)
@@ -100,15 +100,18 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     planned = load.concurrency is load.max_concurrency is load.max_prefill is None  # an open loop without a cap
     lag = np.maximum(rows["t_dispatch"] - rows["t_sched"], 0) if planned else 0
     clock = run.clock_errors_ns(rows) if planned else 0
-    answered = rows["t_first"] > 0  # the others are all reasoning
+    answered, of_tokens = rows["t_first"] > 0, rows["t_any"] > 0  # the others: all reasoning; not tokens
     return {
         "ttft": ((first - rows["t_submit"])[answered], (rows["t_first"] - began)[answered]),
         "ttft_sched": (
             (first - rows["t_sched"] - lag - clock)[answered],
             (rows["t_first"] - rows["t_sched"] + clock)[answered],
         ),
-        "ttft_any": (any_ - rows["t_submit"], rows["t_any"] - began),
-        "ttft_any_sched": (any_ - rows["t_sched"] - lag - clock, rows["t_any"] - rows["t_sched"] + clock),
+        "ttft_any": ((any_ - rows["t_submit"])[of_tokens], (rows["t_any"] - began)[of_tokens]),
+        "ttft_any_sched": (
+            (any_ - rows["t_sched"] - lag - clock)[of_tokens],
+            (rows["t_any"] - rows["t_sched"] + clock)[of_tokens],
+        ),
         "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[selected] * answered),
         "tpot_any": per_pause(rows["t_any"], any_, rows["t_last"], last, spaced(run, tokens.output)[selected]),
         "e2e": (last - rows["t_submit"], rows["t_last"] - began),

@@ -6,12 +6,14 @@ some of the names in `metrics`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from fastllmload.documents.fields import Number, known, without
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import Counts, Objectives, RunDocument, WindowTimes
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
@@ -35,15 +37,16 @@ from fastllmload.metrics.run.slots import slots_block
 from fastllmload.metrics.run.steadiness import steadiness
 from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
-from fastllmload.metrics.run.window import Window, populations, users_block, window_of
-from fastllmload.metrics.tokens.counts import count_tokens
-from fastllmload.metrics.tokens.fluidity import deadline_metrics, fluidity_metrics, fluidity_of
+from fastllmload.metrics.run.window import Populations, Window, populations, users_block, window_of
+from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens, classes_with_tokens, count_tokens, spoken
+from fastllmload.metrics.tokens.fluidity import Fluidity, deadline_metrics, fluidity_metrics, fluidity_of
 from fastllmload.metrics.tokens.idle import idle_metrics
 from fastllmload.metrics.tokens.itl import empty_chunks, gap_metrics, pooled
-from fastllmload.metrics.tokens.times import count_chunks, token_times
+from fastllmload.metrics.tokens.times import TokenTimes, count_chunks, token_times
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.run import Run
 
+T = TypeVar("T")
 VLLM = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}  # vLLM's name: name here
 REASONING = {"ttft_any": "ttft_any", "tpot_any": "tpot_any"}  # for runs with reasoning
 FLAT = {"mean": "mean", "median": "p50", "std": "std", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p999"}
@@ -66,7 +69,7 @@ OF_ROWS = frozenset(
         *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
     )
 )
-# Of requests, whatever their answers are: metrics and flat keys.
+# Of requests, whatever their answers are: metrics and flat keys. All others are of requests whose answers are tokens.
 OF_REQUESTS = frozenset(
     (
         *("ttfb", "ttfb_sched", "dispatch_lag", "send_time", "e2e", "e2e_sched", "e2e_dispatch", "total_duration"),
@@ -82,6 +85,7 @@ BLOCKS = (
     "slo",
     "fairness",
     "classes",
+    "classes_with_tokens",
     "slots",
     "models",
     "backends",
@@ -139,27 +143,28 @@ def measure_intact(run: Run) -> RunDocument:
 def measure_all(run: Run) -> RunDocument:
     """With figures of tokens, whether or not the protocol has tokens."""
     window = window_of(run)
-    chosen = populations(run, window)
+    every = populations(run, window)
+    chosen = of_tokens(run, every)
     tokens = count_tokens(run)
     count_chunks(run, chosen.measured, tokens)
-    times = token_times(run, chosen.submitted, tokens)
+    judged = times_and_fluidity(run, every, tokens)
+    times, fluid = judged if chosen is every else times_and_fluidity(run, chosen, tokens)
     gaps = pooled(run, chosen.latency, tokens, times)
-    fluid = fluidity_of(run, tokens, times)
-    n_r = received(tokens, times, gaps.option == "direct")
-    base = time_base(run, window, chosen.submitted)
+    one_each = gaps.option == "direct"
+    base = time_base(run, window, every.submitted)
     metrics: dict[str, Metric] = {
-        **latency_metrics(run, chosen, tokens),
+        **of_both(every, chosen, lambda of: latency_metrics(run, of, tokens)),
         **reasoning_metrics(run, chosen.latency, tokens),
         **server_side_metrics(run, chosen),
         **gap_metrics(times, gaps),
         **empty_chunks(run, gaps, times, tokens),
-        **throughput_metrics(run, window, chosen, tokens),
-        **success.success_metrics(run.rows[chosen.submitted]),
+        **of_both(every, chosen, lambda of: throughput_metrics(run, window, of, tokens)),
+        **success.success_metrics(run.rows[every.submitted]),
         **fluidity_metrics(run, chosen.latency, times, fluid),
         **deadline_metrics(chosen.latency, times),
         **idle_metrics(run, times),
-        **benefit_metrics(run, times, n_r, base),
-        **network_metrics(run, chosen.latency),
+        **benefit_metrics(run, times, received(tokens, times, one_each), base),
+        **of_both(every, chosen, lambda of: network_metrics(run, of.latency)),
         **cold_start_metrics(run),
         **consistency_metrics(run, chosen.latency),
         **titled_metrics(judged_of(run, tokens, times, fluid), chosen.latency),
@@ -168,18 +173,22 @@ def measure_all(run: Run) -> RunDocument:
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
     metrics |= cost_metrics(run.document.config.output, known(metrics["output_tok_s"].value))
     metrics |= cache_metrics(run, run.rows[chosen.latency])
-    for name, found in with_unfinished(run, window, chosen.measured).items():
+    for name, found in of_both(every, chosen, lambda of: with_unfinished(run, window, of.measured)).items():
         replaced = bounds_in_place(found, metrics[name])
         metrics[name] = replace(metrics[name], with_unfinished=found, unfinished_bounds=replaced)
-    for name, bounds in bounds_of(run, chosen.latency, tokens, gaps).items():
+    for name, bounds in of_both(every, chosen, lambda of: bounds_of(run, of.latency, tokens, gaps)).items():
         metrics[name] = replace(metrics[name], bounds=bounds)
-    counts = counts_of(run, chosen, tokens)
-    slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
-    good = meeting_all(run, tokens, times, fluid)
-    sessions = sessions_block(run, window, chosen, good)
+    counts = counts_of(run, every, tokens)
+    if chosen is not every:
+        heard = counts_of(run, chosen, tokens)
+        counts = replace(counts, **{name: getattr(heard, name) for name in COUNTS_OF_TOKENS})
+    n_r = received(tokens, judged[0], one_each)
+    slo = objectives(run, base, tokens, *judged, n_r, smooth_by_preset(metrics))
+    good = meeting_all(run, tokens, *judged)
+    sessions = sessions_block(run, window, every, good)
     metrics |= session_metrics(sessions)
     if slo is not None:
-        slo = with_bounds(slo, *unfinished_in_window(run, window, chosen))
+        slo = with_bounds(slo, *unfinished_in_window(run, window, every))
     return replace(
         run.document,
         window=WindowTimes()
@@ -187,32 +196,52 @@ def measure_all(run: Run) -> RunDocument:
         else WindowTimes(w0_ns=window.w0_ns, w1_ns=window.w1_ns, seconds=window.seconds),
         metrics=metrics,
         counts=counts,
-        errors=success.error_groups(run.rows[chosen.measured]),
-        by_target=by_target(run, run.rows[chosen.measured]),
+        errors=success.error_groups(run.rows[every.measured]),
+        by_target=by_target(run, run.rows[every.measured]),
         slo=slo,
         fairness=fairness_block(run, chosen, tokens),
-        classes=classes_block(run, window, chosen, tokens, times),
-        slots=slots_block(run, chosen),
-        models=models_block(run, chosen, tokens),
-        backends=backends_block(run, chosen, tokens),
-        conversations=conversations_block(run, chosen),
+        classes=classes_block(run, window, every, tokens, judged[0]),
+        classes_with_tokens=classes_with_tokens(run.document),
+        slots=slots_block(run, every),
+        models=models_block(run, every, tokens),
+        backends=backends_block(run, every, tokens),
+        conversations=conversations_block(run, every),
         sessions=sessions,
-        users=users_block(run.rows[chosen.measured]),
-        steadiness=steadiness(run, window, chosen, gaps),
+        users=users_block(run.rows[every.measured]),
+        steadiness=steadiness(run, window, every, gaps),
         **flat_keys(metrics, counts, slo, window),
     )
+
+
+def of_tokens(run: Run, every: Populations) -> Populations:
+    """The requests that figures of tokens are of: *every* one where the answers of all classes, or of none, are tokens."""
+    return every.among(answers_tokens(run)) if classes_with_tokens(run.document) else every
+
+
+def times_and_fluidity(run: Run, chosen: Populations, tokens: TokenCounts) -> tuple[TokenTimes, Fluidity]:
+    times = token_times(run, chosen.submitted, tokens)
+    return times, fluidity_of(run, tokens, times)
+
+
+def of_both(every: Populations, chosen: Populations, find: Callable[[Populations], Mapping[str, T]]) -> dict[str, T]:
+    """What *find* finds by metric: figures of requests of *every* one, those of tokens of the *chosen*."""
+    found = dict(find(chosen))
+    if chosen is not every:
+        found |= {name: each for name, each in find(every).items() if name in OF_REQUESTS}
+    return found
 
 
 def headline_metrics(run: Run) -> dict[str, Metric]:
     """Only the latencies that have bounds, of a run that need not be complete, such as one host's part."""
     run = run.intact
-    chosen = populations(run, window_of(run))
+    every = populations(run, window_of(run))
+    chosen = of_tokens(run, every)
     tokens = count_tokens(run)
     count_chunks(run, chosen.measured, tokens)
     times = token_times(run, chosen.submitted, tokens)
     gaps = pooled(run, chosen.latency, tokens, times)
-    metrics = {**latency_metrics(run, chosen, tokens), **gap_metrics(times, gaps)}
-    bounds = bounds_of(run, chosen.latency, tokens, gaps)
+    metrics = {**of_both(every, chosen, lambda of: latency_metrics(run, of, tokens)), **gap_metrics(times, gaps)}
+    bounds = of_both(every, chosen, lambda of: bounds_of(run, of.latency, tokens, gaps))
     return {name: replace(metrics[name], bounds=each) for name, each in bounds.items()}
 
 
@@ -239,13 +268,12 @@ def without_lost(found: RunDocument, run: Run) -> RunDocument:
 
 def without_tokens(found: RunDocument, run: Run) -> RunDocument:
     """*found* without every figure of tokens, where answers of the protocol are not tokens."""
-    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
-    if spoken is None or spoken.tokens:
+    if any(one is None or one.tokens for one in spoken(run.document)):
         return found
     slo = None if found.slo is None else without(found.slo, ("token_goodput", "smooth_goodput"))
     return replace(
         without(found, [name for name in FLAT_KEYS if name not in OF_REQUESTS]),
-        metrics={name: each for name, each in (found.metrics or {}).items() if name in OF_REQUESTS},
+        metrics={name: each for name, each in (found.metrics or {}).items() if name in (*OF_REQUESTS, "input_tok_s")},
         counts=without(found.counts, COUNTS_OF_TOKENS),
         slo=slo,
         fairness=None,

@@ -14,9 +14,9 @@ from fastllmload.metrics.request import durations
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
-from fastllmload.metrics.run.throughput import output_tok_s, req_s
+from fastllmload.metrics.run.throughput import input_tok_s, output_tok_s, req_s
 from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan, unended
-from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens
 from fastllmload.metrics.tokens.itl import gap_metrics, pooled
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records import layout
@@ -43,6 +43,7 @@ def one_class(
     """Counts over the complete phase; latencies of successful requests in the window; rates per second of the window."""
     members = run.rows["request_class"] == number
     kept = in_time(run.rows, chosen.latency & members)
+    of_tokens = bool(answers_tokens(run)[members].all())
     rows, measured = run.rows[kept], run.rows[chosen.measured & members]
     ok = chosen.measured & members & (run.rows["status"] == layout.OK)
     gaps = gap_metrics(times, pooled(run, chosen.latency & members, tokens, times))
@@ -52,12 +53,13 @@ def one_class(
         ok=int(np.count_nonzero(measured["status"] == layout.OK)),
         failed=failures(measured),
         left=int((left_by_plan(measured) | gave_up(measured)).sum()),
-        came_whole=int(came_whole(run)[kept].sum()),
+        came_whole=int(came_whole(run)[kept].sum()) if of_tokens else None,
         success_rate=success.success_rate(run.rows[chosen.submitted & members]),
         req_s=None if window is None else req_s(run, window, ok),
-        output_tok_s=None if window is None else output_tok_s(run, window, tokens, ok),
+        output_tok_s=None if window is None or not of_tokens else output_tok_s(run, window, tokens, ok),
+        input_tok_s=None if window is None else input_tok_s(run, window, tokens.input, ok),
         input_tokens_mean=mean(tokens.input[kept]),
-        output_tokens_mean=mean(tokens.output[kept]),
+        output_tokens_mean=mean(tokens.output[kept]) if of_tokens else None,
         ttft=distribution(durations.ttft(rows), "ms"),
         ttft_sched=distribution(durations.ttft_sched(rows), "ms"),
         tpot=distribution(tpot(rows, spaced(run, tokens.timed)[kept]), "ms"),

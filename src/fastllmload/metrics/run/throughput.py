@@ -70,8 +70,9 @@ def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | N
 
 
 def first_token(rows: Rows) -> Numbers:
-    """t_first, or t_any of an answer that is all reasoning."""
-    return np.where(rows["t_first"] > 0, rows["t_first"], rows["t_any"])
+    """t_first, or t_any of an answer that is all reasoning; t_last of one that is not tokens."""
+    first = np.where(rows["t_first"] > 0, rows["t_first"], rows["t_any"])
+    return np.where((first == 0) & (rows["status"] == layout.OK), rows["t_last"], first)
 
 
 def stretch_edges(window: Window) -> Floats:

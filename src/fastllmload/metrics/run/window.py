@@ -82,6 +82,10 @@ class Populations:
     submitted: Mask
     latency: Mask
 
+    def among(self, rows: Mask) -> Populations:
+        """The requests of each that are among *rows*; itself where all are."""
+        return self if rows.all() else Populations(self.measured & rows, self.submitted & rows, self.latency & rows)
+
 
 def populations(run: Run, window: Window | None) -> Populations:
     """The populations of *window*; empty without a window."""

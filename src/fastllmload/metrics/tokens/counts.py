@@ -8,7 +8,7 @@ text so far (spec/metrics 3.4).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Mask, Numbers, Rows
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.documents.run import RunDocument
+from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.metrics.tokens.timeline import of_kind, on_timeline, stated_tokens
 from fastllmload.records import layout
 from fastllmload.records.generated_text import chunk_texts, paired, texts, tokenizer_of
@@ -96,14 +97,38 @@ def count_tokens(run: Run) -> TokenCounts:
     )
 
 
+def spoken(document: RunDocument) -> list[Endpoint | None]:
+    """The protocol of each class of the run by its number, or the only one; None: this version does not have it."""
+    names = [one.endpoint_type for one in document.target.classes] or [document.target.endpoint_type]
+    return [ENDPOINTS.get(name or "") for name in names]
+
+
+def of_protocol(run: Run, has: Callable[[Endpoint | None], bool]) -> Mask:
+    """Rows of the classes whose protocol *has* something."""
+    by_class = np.array([has(one) for one in spoken(run.document)])
+    found: Mask = np.full(len(run.rows), by_class[0]) if len(by_class) == 1 else by_class[run.rows["request_class"]]
+    return found
+
+
+def answers_tokens(run: Run) -> Mask:
+    """Rows of requests whose answers are tokens."""
+    return of_protocol(run, lambda one: one is None or one.tokens)
+
+
+def classes_with_tokens(document: RunDocument) -> tuple[str, ...]:
+    """Names of the classes whose answers are tokens; empty where those of all, or of none, are."""
+    which = [one is None or one.tokens for one in spoken(document)]
+    names = [str(one.name) for one in document.target.classes]
+    return () if all(which) else tuple(name for name, has in zip(names, which, strict=False) if has)
+
+
 def summed_tokens(run: Run) -> Numbers:
     """Tokens that the events of complete answers report, where the protocol has no sum of them; else UNKNOWN."""
-    rows, found = run.rows, np.full(len(run.rows), UNKNOWN, np.int64)
-    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
-    if spoken is not None and spoken.summed:
-        for row in np.flatnonzero(rows["status"] == layout.OK):
-            stated = run.event_tokens[run.first_event[row] : run.first_event[row + 1]]
-            found[row] = int(stated[stated != layout.TOKENS_NONE].sum(dtype=np.int64))
+    found = np.full(len(run.rows), UNKNOWN, np.int64)
+    summed = of_protocol(run, lambda one: one is not None and one.summed)
+    for row in np.flatnonzero(summed & (run.rows["status"] == layout.OK)):
+        stated = run.event_tokens[run.first_event[row] : run.first_event[row + 1]]
+        found[row] = int(stated[stated != layout.TOKENS_NONE].sum(dtype=np.int64))
     return found
 
 

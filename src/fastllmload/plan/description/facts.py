@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.plan import Plan
 
 NEEDED = {"p50": 1, "p90": 1, "p95": 1, "p99": 1_000, "p999": 10_000}  # samples that a percentile needs (IETF 5.1.2.1)
@@ -64,9 +65,17 @@ def figures(plan: Plan, *, ramp_share: float = 0.1) -> PlanFigures:
         input_tokens=int(plan.input_tokens.sum()) if counted else None,
         output_tokens=int(plan.output_tokens.sum()) if counted else None,
         input_length=_lengths(plan.input_tokens),
-        output_length=_lengths(plan.output_tokens),
+        output_length=_lengths(plan.output_tokens[generating(plan)]),
         samples=_samples(plan, ramp_share),
     )
+
+
+def generating(plan: Plan) -> npt.NDArray[np.bool_]:
+    """Requests of *plan* whose answers are tokens."""
+    names = [one.endpoint for one in plan.description.classes] or [plan.description.endpoint]
+    spoken = [ENDPOINTS.get(name or "") for name in names]
+    by_class = np.array([one is None or one.tokens for one in spoken])
+    return np.full(plan.requests, by_class[0]) if len(by_class) == 1 else by_class[plan.request_class]
 
 
 def _duration(plan: Plan) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.plan.description.facts import generating
 from fastllmload.plan.description.session_picture import draw_sessions
 from fastllmload.plan.plan import Plan
 
@@ -65,7 +66,7 @@ def show(plan: Plan) -> str:
     if plan.requests:
         parts.append(_lengths("input length", np.asarray(plan.input_tokens)))
         if plan.description.workload.osl is not None:
-            parts.append(_lengths("output length", np.asarray(plan.output_tokens)))
+            parts.append(_lengths("output length", np.asarray(plan.output_tokens)[generating(plan)]))
     parts += draw_sessions(plan)
     return "\n".join("\n".join(lines) + "\n" for lines in parts)
 

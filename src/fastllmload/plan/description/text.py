@@ -229,13 +229,15 @@ def class_line(one: ClassDescription) -> str:
     own += [": ".join(header) for header in settings.headers]
     own += user_lines(one.behaviour)
     own += own_classes(content)
+    no_tokens = content.osl is None
     parts = [
         f"{arrivals.rate:g}/s {arrivals.name}",
         f"{what}{one.requests:,} requests",
-        f"{content.name} {content.isl} -> {content.osl}",
-        f"{one.input_tokens:,} input and {one.output_tokens:,} output tokens",
+        f"{content.name} {content.isl}" + ("" if no_tokens else f" -> {content.osl}"),
+        f"{one.input_tokens:,} input tokens" if no_tokens
+        else f"{one.input_tokens:,} input and {one.output_tokens:,} output tokens",
         *own,
-    ]
+    ]  # fmt: skip
     return ", ".join(parts)
 
 

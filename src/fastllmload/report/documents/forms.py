@@ -41,11 +41,11 @@ def text_of(subject: Subject, form: str) -> str:
     if form == HTML:
         return html(subject)
     document = subject.run_document
-    if form in OF_TOKENS and document is not None and not has_tokens(document):
+    if form in OF_TOKENS and document is not None and (document.classes_with_tokens or not has_tokens(document)):
+        whose = "some classes" if document.classes_with_tokens else document.target.endpoint_type
         raise InputError(
             "protocol-unsupported",
-            f"--as {form} is about tokens, and answers of {document.target.endpoint_type} are not tokens; "
-            "use --as markdown or html",
+            f"--as {form} is about tokens, and answers of {whose} are not tokens; use --as markdown or html",
         )
     return RENDERERS[form](importlib.import_module(f"{__package__}.{form}").blocks(subject))
 

@@ -21,7 +21,7 @@ from fastllmload.report.text.numbers import (
     redaction_notice,
     two_decimals,
 )
-from fastllmload.report.text.tokens import alone_text, reasoned, token_text
+from fastllmload.report.text.tokens import alone_text, mixture_text, reasoned, token_text
 
 NOT_MEASURED = "not measured"
 ELIGIBLE = {
@@ -99,6 +99,9 @@ def population(subject: Subject) -> Iterator[str]:
     n = known(ttft.n)
     if n is None and ttft.n is not WITHHELD:
         return
+    mixture = mixture_text(document)
+    if mixture is not None:
+        yield mixture
     those = "the" if n is None else f"the {plain(n)}"
     if not reasoned(document):
         yield f"TTFT is to the first content token; TTFT and TPOT are of {those} ok requests submitted in the window"

@@ -66,7 +66,18 @@ def classes(document: RunDocument, found: dict[str, ClassResult]) -> Table:
     met = {} if document.slo is None else document.slo.classes
     rows = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
     latencies = [f"{name.upper()} {q.upper()}" for name, q in FIGURES]
-    columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
+    columns = [
+        "class",
+        "ok",
+        "failed",
+        "left",
+        "success",
+        "requests/s",
+        "output tok/s",
+        "input tok/s",
+        *latencies,
+        "objectives met",
+    ]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
     notes = ["Latencies in ms, of the requests of each class.", *(f"{one}." for one in class_targets(document)), *rest]
     return Table("Classes", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
@@ -74,7 +85,7 @@ def classes(document: RunDocument, found: dict[str, ClassResult]) -> Table:
 
 def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> list[Cell]:
     numbers = [count(each) for each in (one.ok, one.failed, one.left)]
-    rates = [quantity(each) for each in (one.req_s, one.output_tok_s)]
+    rates = [quantity(each) for each in (one.req_s, one.output_tok_s, one.input_tok_s)]
     latencies = [marked(getattr(one, metric), q) for metric, q in FIGURES]
     goal = percent(None if met is None else met.slo_attainment)
     return [name, *numbers, percent(one.success_rate), *rates, *latencies, goal]

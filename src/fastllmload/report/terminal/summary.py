@@ -40,6 +40,7 @@ from fastllmload.report.text.tokens import (
     headlines,
     legend,
     merged_text,
+    names_or_count,
     reasoned,
     token_text,
 )
@@ -164,6 +165,8 @@ def latencies(document: RunDocument) -> Table:
         notes.append("not streamed: ttft is the end of the answer; no gaps, so no itl and tpot")
     elif unstreamed:
         notes.append(f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot")
+    if document.classes_with_tokens:
+        notes.append(f"ttft, tpot, itl, tok/s: of {names_or_count(document)} alone; e2e mixes all classes")
     if merged_text(document) is not None:
         notes.append("gaps: from the hosts' merged histograms, to three digits [merged-histograms]")
     notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(replace(found, rows=rows)) for text in row))

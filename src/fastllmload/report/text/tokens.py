@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fastllmload.documents.fields import known
+from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.run import RunDocument
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.metrics.tokens.counts import spoken
 from fastllmload.report.text.numbers import count, quantity, some
 
 OF_TOKENS = ("ttft", "tpot", "itl", "norm_latency", "jitter", "max_pause")  # first letters of their names
@@ -44,9 +44,27 @@ def reasoned(document: RunDocument) -> bool:
 
 
 def has_tokens(document: RunDocument) -> bool:
-    """Whether answers are tokens, in the protocol of the run."""
-    spoken = ENDPOINTS.get(document.target.endpoint_type or "")
-    return spoken is None or spoken.tokens
+    """Whether answers are tokens, in the protocol of the run or of one of its classes."""
+    return any(one is None or one.tokens for one in spoken(document))
+
+
+def mixture_text(document: RunDocument) -> str | None:
+    """Of which classes figures of tokens are, and what other figures mix; None where all, or no, answers are tokens."""
+    names = document.classes_with_tokens
+    if not names:
+        return None
+    of, others = names_or_count(document), [one for one in document.classes or {} if one not in names]
+    whose = "the others" if WITHHELD.value in names else ", ".join(others)
+    return (
+        f"TTFT, TPOT, ITL and tok/s are of {of} alone, as answers of {whose} are not tokens; E2E, requests/s and success "
+        "mix all classes"
+    )
+
+
+def names_or_count(document: RunDocument) -> str:
+    """The classes whose answers are tokens, where those of others are not: `chat, batch`, or `2 classes`."""
+    names = document.classes_with_tokens
+    return f"{len(names)} classes" if WITHHELD.value in names else ", ".join(names)
 
 
 def headlines(document: RunDocument, names: Sequence[str]) -> list[str]:
@@ -96,8 +114,8 @@ def alone_text(document: RunDocument) -> str | None:
 
 
 def notes(document: RunDocument) -> list[str]:
-    """Notes of a latency table; none for a run without reasoning whose events were copied."""
-    texts = (token_text(document), alone_text(document), merged_text(document))
+    """Notes of a latency table; none for a run of one protocol without reasoning whose events were copied."""
+    texts = (mixture_text(document), token_text(document), alone_text(document), merged_text(document))
     return [f"{text[0].upper()}{text[1:]}." for text in texts if text is not None]
 
 

@@ -20,6 +20,7 @@ from fastllmload.documents.run import (
     SlotsFollowed,
     Users,
 )
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import BELOW, Fact
 from fastllmload.report.text.numbers import (
@@ -125,11 +126,18 @@ def _fact(label: str, text: str) -> Fact:
 def _class(one: ClassResult, met: ClassObjectives | None) -> str:
     left = f", {count(one.left)} left" if one.left else ""
     goal = "" if met is None or met.slo_attainment is None else f"; {percent(met.slo_attainment)} meet"
-    few = "*" if has_too_few_samples(one.ttft, "p99", SAMPLES_NEEDED["p99"]) else ""
-    return (
-        f"{count(one.ok)} ok, {count(one.failed)} failed{left}; "
-        f"ttft {quantity(one.ttft.p50)}, p99 {quantity(one.ttft.p99)}{few}; tpot {quantity(one.tpot.p50)} ms{goal}"
-    )
+    of_tokens = answers_in_tokens(one)
+    first = one.ttft if of_tokens else one.e2e
+    few = "*" if has_too_few_samples(first, "p99", SAMPLES_NEEDED["p99"]) else ""
+    latency = f"{'ttft' if of_tokens else 'e2e'} {quantity(first.p50)}, p99 {quantity(first.p99)}{few}"
+    rest = f"; tpot {quantity(one.tpot.p50)} ms" if of_tokens else f" ms; {quantity(one.input_tok_s)} input tok/s"
+    return f"{count(one.ok)} ok, {count(one.failed)} failed{left}; {latency}{rest}{goal}"
+
+
+def answers_in_tokens(one: ClassResult) -> bool:
+    """Whether answers of a class are tokens; its protocol is known where it is one of the run's classes."""
+    spoken = ENDPOINTS.get(one.endpoint_type or "")
+    return spoken is None or spoken.tokens
 
 
 def slots_text(found: SlotsFollowed) -> str:

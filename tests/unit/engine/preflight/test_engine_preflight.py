@@ -159,6 +159,28 @@ def test_each_class_is_probed_at_its_own_url_in_its_own_protocol():
         assert json.loads(two.asked[-1][3])["model"] == "n" and "prompt" in json.loads(two.asked[-1][3])
 
 
+EMBEDDED = (200, "application/json", b'{"object":"list","data":[{"object":"embedding"}],"usage":{"prompt_tokens":2}}')
+
+
+@pytest.mark.parametrize("order", [("e", "a"), ("a", "e")])
+def test_usage_is_that_of_classes_with_tokens(order):
+    """Whichever is first: answers without tokens do not say whether the server counts them. Each class is asked."""
+    kinds = {"a": {}, "e": {"endpoint_type": "openai-embeddings"}}
+    with canned(GOOD | {"/v1/embeddings": EMBEDDED}) as one:
+        found = with_classes([one.url], *((name, kinds[name]) for name in order))
+        assert found.usage_reported is True
+        asked = {each[1]: json.loads(each[3]) for each in one.asked if each[3]}
+        assert set(asked) == {CHAT, "/v1/embeddings"} and "stream_options" not in asked["/v1/embeddings"]
+    with canned({MODELS: GOOD[MODELS], "/v1/embeddings": EMBEDDED}) as one:
+        found = with_classes([one.url], ("e", kinds["e"]))
+        assert found.usage_reported is None and found.answer_s
+
+
+def test_a_class_without_tokens_whose_endpoint_is_missing_is_named():
+    with canned(GOOD) as one, raises_code("request-refused", "/v1/embeddings", "class 'e'"):
+        with_classes([one.url], ("a", {}), ("e", {"endpoint_type": "openai-embeddings"}))
+
+
 def test_classes_with_the_same_urls_share_targets():
     with canned(GOOD) as one, canned(GOOD) as two:
         own = {"urls": (two.url, one.url)}

@@ -244,7 +244,7 @@ def test_classes_conversations_and_users_have_their_tables(run: Written) -> None
         run, classes={"chat": one}, conversations=talks, users=left, slo={"classes": {"chat": {"slo_attainment": 0.5}}}
     )
     text = page.text("traffic")
-    assert "chat 196 3 2 98.5 % 20.50 1,635 27.50 92.25" in text and "50.0 %" in text
+    assert "chat 196 3 2 98.5 % 20.50 1,635 n/a 27.50 92.25" in text and "50.0 %" in text
     assert "2 18 27.50 92.25 802.0 42.7 %" in text and "39 of 40 conversations begun" in text
     assert "Users: 7 left by plan." in text
     assert "traffic" not in rendered(run, classes=None, fairness=None).ids()

@@ -1,0 +1,188 @@
+"""Classes whose answers are not tokens next to classes of tokens: what the engine was asked, and what the report says."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import command
+from msgspec.structs import replace
+from truth.recording_relay import relayed
+from truth.truth_bench import measure, until_quiet, within
+
+from fastllmload.cli.options.classes import class_from_text
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_table
+from fastllmload.engine.hosts.placement.local import LocalPlacement
+from fastllmload.engine.run import execute
+from fastllmload.export.rows import record_blocks
+from fastllmload.metrics.run.window import window_of
+from fastllmload.records.layout import MEASURE, OK
+from fastllmload.records.run import load
+from fastllmload.redact import Redactor
+from fastllmload.report.terminal.view import make_ui
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import FLAGS
+
+ENGINE: dict[str, Any] = {"ttft_ms": 3.0, "itl_ms": 1.0, "phase": "spread"}
+CLASSES = (
+    "chat rate=60 isl=24 osl=8 goodput=ttft:500",
+    "embed rate=150 isl=40 endpoint-type=embeddings goodput=e2el:3.05",
+    "rank rate=40 isl=16 endpoint-type=rerank",
+    "text rate=30 isl=12 osl=5 endpoint-type=completions",
+    "batch rate=40 isl=10 osl=4 stream=false",
+)
+NAMES, SILENT, UNSTREAMED = ("chat", "embed", "rank", "text", "batch"), (1, 2), 4
+PATHS = ("/v1/chat/completions", "/v1/embeddings", "/rerank", "/v1/completions", "/v1/chat/completions")
+OPTIONS = ["--seed", "6", "--no-telemetry", "--warmup", "8"]
+LOAD = [*OPTIONS, *(word for one in CLASSES for word in ("--class", one)), "--duration", "2"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_figures_of_each_class_are_those_of_its_rows(tmp_path: Path, workers: str) -> None:
+    """Counts and tokens are the engine's; figures of tokens are of classes with tokens, those of requests of all."""
+    measured = measure(tmp_path / "run", [*LOAD, "--workers", workers], pin=False, **ENGINE)
+    assert measured.exit_code in (0, 3), measured.said
+    ours, theirs = measured.joined()
+    assert (ours["status"] == OK).all()
+    silent, unstreamed = np.isin(ours["request_class"], SILENT), ours["request_class"] == UNSTREAMED
+    assert ((theirs["flags"] & FLAGS["stream"] != 0) == ~(silent | unstreamed)).all()
+    assert (ours["prompt_tokens"] == theirs["prompt_tokens"]).all()
+    assert (ours["t_last"] > theirs["t_first"]).all() and not ours["t_first"][silent].any()
+    window, document = window_of(measured.run), measured.document
+    assert window is not None and document["classes_with_tokens"] == ["chat", "text", "batch"]
+    submitted, ended = window.holds(ours["t_submit"]), window.holds(ours["t_last"])
+    for number, name in enumerate(NAMES):
+        mine, found = ours["request_class"] == number, document["classes"][name]
+        assert (found["planned"], found["ok"], found["failed"]) == (mine.sum(), mine.sum(), 0)
+        e2e = (ours["t_last"] - ours["t_submit"])[mine & submitted] / 1e6
+        assert found["e2e"]["n"] == len(e2e) > 20
+        assert found["e2e"]["p50"] == pytest.approx(np.percentile(e2e, 50))
+        assert found["req_s"] == pytest.approx((mine & ended).sum() / window.seconds)
+        at = ours["t_last"] if number in SILENT else ours["t_first"]
+        taken = ours["prompt_tokens"][mine & window.holds(at)].sum()
+        assert found["input_tok_s"] == pytest.approx(taken / window.seconds)
+        assert (found["ttft"]["n"], found["output_tok_s"] is None) == (
+            (0, True) if number in SILENT else (len(e2e), False)
+        )
+    metrics = document["metrics"]
+    assert metrics["ttft"]["n"] == (submitted & ~silent).sum() and metrics["e2e"]["n"] == submitted.sum()
+    of_classes = [document["classes"][name] for name in NAMES]
+    for name in ("output_tok_s", "input_tok_s"):
+        with_tokens = [each[name] for number, each in enumerate(of_classes) if number not in SILENT]
+        assert metrics[name]["value"] == pytest.approx(sum(with_tokens))
+    assert metrics["req_s"]["value"] == pytest.approx(sum(each["req_s"] for each in of_classes))
+    assert document["counts"]["output_tokens"] == theirs["output_tokens"][~silent].sum()
+    late = (ours["t_last"] - ours["t_submit"])[(ours["request_class"] == 1) & submitted] > 3_050_000
+    judged = {each["objective"]: each for each in document["slo"]["objectives"]}
+    assert (judged["embed/e2el"]["met"], judged["embed/e2el"]["missed"]) == ((~late).sum(), late.sum())
+    exported = [record for block in record_blocks(measured.run) for record in block if record["phase"] == "measure"]
+    assert {record["class"] for record in exported if record["output_tokens"] is None} == {"embed", "rank"}
+    assert "chat, text, batch alone" in measured.said
+    assert (
+        document["classes"]["batch"]["tpot"]["n"] == 0
+        and metrics["tpot"]["n"] == (submitted & ~silent & ~unstreamed).sum()
+    )
+    assert (
+        document["counts"]["came_whole"] == (submitted & unstreamed).sum() == document["classes"]["batch"]["came_whole"]
+    )
+    assert document["classes"]["embed"]["came_whole"] is None
+
+
+@pytest.mark.clock
+def test_the_time_of_an_answer_is_the_engines(tmp_path: Path) -> None:
+    """E2E of each class without tokens, against the engine's own times of receipt and of the send of the answer; the true
+    time of each answer is within its bracket.
+    """
+
+    def check(folder: Path) -> tuple[bool | None, str]:
+        measured = measure(folder, LOAD, **ENGINE)
+        ours, theirs = measured.joined()
+        found = {}
+        for number in SILENT:
+            mine = ours["request_class"] == number
+            took = (ours["t_last"] - ours["t_submit"])[mine]
+            true = (theirs["t_end"] - theirs["t_recv_last_kernel"])[mine]
+            found[NAMES[number]] = np.percentile(np.abs(took - true), [50, 99]) / 1e3
+        bounds = measured.document["metrics"]["e2e"]["bounds"]["p50"]
+        value = measured.document["metrics"]["e2e"]["p50"]
+        assert bounds[0] <= value <= bounds[1]
+        return within(measured, found, 100.0, 2_000.0), str(found)
+
+    until_quiet(tmp_path, check)
+
+
+def test_each_endpoint_gets_bodies_that_it_accepts(tmp_path: Path) -> None:
+    """Paths and bodies by class, of a run and of its saved plan sent again; both put the same bytes on the wire."""
+    bodies: list[dict[tuple[int, int], bytes]] = []
+    with SimulatorProcess(SimulatorOptions(overrides=(("step_ms", "1"),))) as engine:
+        for options in (
+            [*LOAD, "--save-plan", str(tmp_path / "mix.plan")],
+            ["--plan", str(tmp_path / "mix.plan"), "--warmup", "8"],
+        ):
+            folder = tmp_path / str(len(bodies))
+            with relayed(engine.url) as server:
+                done = command("--url", server.url, *options, "-o", str(folder))
+                assert done.returncode in (0, 3), done.stderr
+            rows = load(folder).rows
+            rows = rows[rows["phase"] == MEASURE]
+            classes = rows["request_class"][np.argsort(rows["request"])]
+            document = json.loads((folder / "run.json").read_text())
+            phase = document["phases"][-1]["number"]
+            got = {request: body for (number, request), (body, _) in server.said.items() if number == phase}
+            assert set(got) == set(range(len(classes))) and document["counts"]["failed"] == 0
+            for request, body in got.items():
+                kind, fields = int(classes[request]), json.loads(body)
+                assert server.paths[phase, request] == PATHS[kind] and fields["model"] == document["target"]["model"]
+                assert (
+                    set(fields) - {"model"}
+                    >= ({"messages"}, {"input", "encoding_format"}, {"query", "documents"}, {"prompt"}, {"messages"})[
+                        kind
+                    ]
+                )
+                assert (fields.get("stream"), "max_tokens" in fields) == (
+                    (None, False) if kind in SILENT else (kind != UNSTREAMED, True)
+                )
+            bodies.append(got)
+    assert bodies[0] == bodies[1]
+
+
+@pytest.mark.parametrize("collect", ["rows", "summary"])
+def test_many_hosts_send_the_same_mix(tmp_path: Path, collect: str) -> None:
+    """From two hosts, whose events stay there with `summary`: figures of tokens are of classes with tokens, E2E is of all
+    and has bounds, and each class has its counts.
+    """
+    with SimulatorProcess(SimulatorOptions(**ENGINE)) as engine:
+        found = from_table(
+            {"class": [class_from_text("", one) for one in CLASSES], "duration": 2, "seed": 6, "warmup": 8}, "", ""
+        )
+        settings, _ = read_settings(found, {}, Redactor([]))
+        settings = replace(
+            settings,
+            target=replace(settings.target, urls=(engine.url,)),
+            telemetry=replace(settings.telemetry, enabled=False),
+            client=replace(settings.client, workers=1),
+            hosts=replace(settings.hosts, collect=collect),
+            output=replace(settings.output, directory=str(tmp_path / "run"), ui="none"),
+        )
+        assert execute(settings, None, make_ui("none", io.StringIO()), placement=LocalPlacement(2)) in (0, 3)
+    run = load(tmp_path / "run")
+    rows, window, document = run.rows[run.rows["phase"] == MEASURE], window_of(run), run.document
+    assert window is not None and set(rows["worker"]) == {0, 1} and (rows["status"] == OK).all()
+    submitted, silent = window.holds(rows["t_submit"]), np.isin(rows["request_class"], SILENT)
+    metrics = document.metrics or {}
+    e2e = (rows["t_last"] - rows["t_submit"])[submitted] / 1e6
+    assert metrics["e2e"].n == submitted.sum() and metrics["e2e"].p50 == pytest.approx(np.percentile(e2e, 50))
+    low, high = metrics["e2e"].bounds["p50"]
+    assert low <= metrics["e2e"].p50 <= high < low + 5.0
+    assert metrics["ttft"].n == (submitted & ~silent).sum()
+    gaps = rows["completion_tokens"][submitted & ~silent & (rows["request_class"] != UNSTREAMED)] - 1
+    assert metrics["itl"].n == gaps.sum() and document.classes_with_tokens == ("chat", "text", "batch")
+    assert {name: one.planned for name, one in (document.classes or {}).items()} == {
+        name: (rows["request_class"] == number).sum() for number, name in enumerate(NAMES)
+    }
