@@ -92,7 +92,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     trace_timing: str = (
         "dependent"  # calls of sessions follow the replies that they wait for; or recorded: their instants
     )
-    session_start: str = "fresh"  # where the first session of each slot begins: fresh, stationary, share:LOW,HIGH
+    session_start: str = "fresh"  # where sessions begin: fresh, stationary; of slots share:LOW,HIGH
+    trace_max_wait: str | None = None  # longest waits by kind, as recorded: user=30s,tool=2m; 30s: of all kinds
     trace_prompts: str = "auto"  # what rows of one session are: whole prompts, or delta (additions); auto: found out
     cache_blocks: int | None = (
         None  # of the cache for which the ideal hit rate is also computed; None: only one without end

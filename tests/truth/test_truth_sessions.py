@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,11 @@ import pytest
 from support.agentic_traces import BLOCK, Row, write_trace
 from truth_bench import Measured, measure, until_quiet
 
+from fastllmload.certificate.run_evidence import not_arrived
+from fastllmload.metrics.request.action import first_call_ns
 from fastllmload.plan.plan import EDGE_START, Plan
-from fastllmload.records.layout import OK
+from fastllmload.records.layout import EVENT_TOOL, OK
+from fastllmload.workload.graph import WaitKind
 from fastllmload.workload.traces.formats import read_call_graph
 from fastllmload.workload.underway import AFTER_ALL_NS, read_start, under_way
 
@@ -180,3 +187,111 @@ def test_sessions_under_way_continue_when_and_with_what_they_would_have(tmp_path
     figures = found.document["sessions"]
     assert figures["under_way"] == found.document["plan"]["description"]["workload"]["sessions"]["under_way"] > 0
     assert figures["begun"] + figures["under_way"] == 40
+
+
+def growing(path: Path, sessions: int, seed: int) -> None:
+    """Sessions of one agent: 2 to 12 calls of 20 ms, 80 ms apart, each prompt a block longer than the one before it."""
+    stream, lines = random.Random(seed), []
+    for session in range(sessions):
+        for turn in range(stream.randint(2, 12)):
+            row = {
+                "id": f"{session}.{turn}", "session": str(session), "input_tokens": BLOCK * (turn + 2), "output_tokens": 3,
+                "hash_ids": [0, *(1000 * (session + 1) + one for one in range(turn + 1))],
+                "start_s": session + turn * 0.1, "end_s": session + turn * 0.1 + 0.02, "wait_s": 0.08 if turn else 0,
+                **({"after": [f"{session}.{turn - 1}"]} if turn else {}),
+            }  # fmt: skip
+            lines.append(json.dumps(row))
+    path.write_text(json.dumps({"fastllmload_graph": 1, "block_tokens": BLOCK}) + "\n" + "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_arrivals_find_the_sessions_that_came_before_them(tmp_path: Path, workers: str) -> None:
+    """By the plan and the server's log: sessions that arrived before time zero send what is left of them when it is due,
+    among the arrivals, which are those of a fresh start; the cache has what the warm-up sent.
+    """
+    trace = tmp_path / "trace.jsonl"
+    growing(trace, 60, seed=2)
+    options = [
+        "--workload", "graph", "--dataset-path", str(trace), "--rate", "15", "-n", "40", "--seed", "7",
+        "--session-start", "stationary", "--warmup", "20", "--endpoint-type", "openai-completions", "--prompt-form", "ids",
+        "--workers", workers,
+    ]  # fmt: skip
+    found = measure(tmp_path / "m", options, pin=workers == "1", **QUICK)
+    plan = Plan.read_record(found.run.directory / "plan")
+    assert plan.calls is not None and plan.t_sched is not None
+    ours, theirs = found.joined()
+    order = np.argsort(ours["request"])
+    ours, theirs = ours[order], theirs[order]
+    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
+    begins = np.flatnonzero(plan.t_sched >= 0)
+    zero = int(ours["t_sched"][begins[0]] - plan.t_sched[begins[0]])
+    assert (ours["t_sched"][begins] - zero == plan.t_sched[begins]).all()
+    assert (theirs["t_recv_first"][begins] >= ours["t_sched"][begins]).all()
+    under = plan.under_way
+    assert len(under) > 3 and (plan.t_sched[under] < 100 * MS).all() and (plan.calls["turn"][under] > 0).all()
+    assert set(begins) - set(under) == set(begins[plan.calls["turn"][begins] == 0])
+    assert (theirs["cached_tokens"] == plan.calls["ideal_tokens"]).mean() > 0.95
+    assert abs(int(theirs["cached_tokens"].sum()) / int(plan.calls["ideal_tokens"].sum()) - 1) < 0.005
+    figures = found.document["sessions"]
+    assert figures["under_way"] == len(under) and figures["begun"] == 40
+    arrived = ~not_arrived(found.run, ours)  # what the certificate takes for the arrival process
+    assert int(arrived.sum()) == 40 and (plan.calls["turn"][arrived] == 0).all()
+
+
+def test_a_saved_plan_is_warmed_up_as_its_ideal_counts(tmp_path: Path) -> None:
+    """By the server's log: sent from its file, the rest of each session finds what came before it in the cache."""
+    trace, file = tmp_path / "trace.jsonl", tmp_path / "p.plan"
+    growing(trace, 60, seed=2)
+    options = [
+        "--workload", "graph", "--dataset-path", str(trace), "--rate", "15", "-n", "40", "--session-start", "stationary",
+        "--endpoint-type", "openai-completions", "--prompt-form", "ids", "--model", "simulated",
+    ]  # fmt: skip
+    saved = subprocess.run([sys.executable, "-m", "fastllmload", "plan", "save", str(file), *options], check=False)
+    assert saved.returncode == 0
+    sent = ["--plan", str(file), "--endpoint-type", "openai-completions", "--warmup", "20"]
+    found = measure(tmp_path / "m", sent, pin=True, **QUICK)
+    plan = Plan.read_record(found.run.directory / "plan")
+    assert plan.calls is not None and len(plan.under_way) > 3
+    _, theirs = found.joined()
+    assert abs(int(theirs["cached_tokens"].sum()) / int(plan.calls["ideal_tokens"].sum()) - 1) < 0.005
+    assert found.document["sessions"]["under_way"] == len(plan.under_way)
+
+
+def test_first_actions_are_those_that_the_server_sent(tmp_path: Path) -> None:
+    """By the server's log: a reply acts with the first piece of a tool call that the server sent, else with its first answer
+    token; a session with the earliest of these, or with the end of a reply that a tool or another agent follows.
+    """
+    trace = tmp_path / "trace.jsonl"
+    write_trace(trace, 40, seed=3)
+    found = replay(
+        tmp_path / "m", trace, "--goodput", "ttfa:60000 session_first_action:60000", faults=("tool_calls:0.3:2",)
+    )
+    plan = Plan.read_record(found.run.directory / "plan")
+    assert plan.calls is not None and plan.edges is not None
+    ours, theirs = found.joined()
+    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
+    sent: dict[int, int] = {}  # by request: when the server sent the first piece of a call
+    for event in found.truth.events[found.truth.events["kind"] == EVENT_TOOL]:
+        if event["serial"] in theirs["serial"]:
+            sent.setdefault(int(event["key"]), int(event["t_ns"]))
+    measured = np.flatnonzero(found.run.rows["phase"] == 1)
+    called = first_call_ns(found.run)[measured]
+    assert set(np.flatnonzero(called)) == set(sent) and 20 < len(sent) < len(ours) / 2
+    assert all(called[one] >= t_ns for one, t_ns in sent.items())
+    submit, first, end = (ours[name].astype(np.int64) for name in ("t_submit", "t_first", "t_end"))
+    acts = set()  # the latest of the replies that a call with a wait for tools or agents waits for
+    for target in np.flatnonzero(np.isin(plan.calls["kind"], (WaitKind.TOOL, WaitKind.AGENT))):
+        before = plan.edges["source"][plan.edges["target"] == target]
+        acts |= {int(before[np.argmax(end[before])])} if len(before) else set()
+    action = [int(called[one] or (end[one] if one in acts else first[one])) for one in range(len(ours))]
+    by_session = [
+        (min(action[one] for one in mine) - min(submit[mine])) / 1e6
+        for session in np.unique(plan.calls["session"])
+        for mine in [np.flatnonzero(plan.calls["session"] == session)]
+    ]
+    figures = found.document["sessions"]
+    assert figures["first_action"]["n"] == figures["met"] == 40
+    assert figures["first_action"]["mean"] == pytest.approx(np.mean(by_session))
+    each = np.where(called > 0, called, first) - submit
+    assert found.document["metrics"]["ttfa"]["mean"] == pytest.approx(each.mean() / 1e6)
+    assert found.document["metrics"]["session_first_action"]["p50"] == pytest.approx(np.median(by_session), rel=0.05)

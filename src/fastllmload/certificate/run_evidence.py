@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record.histogram import WORDS
-from fastllmload.arrays import Rows, Values
+from fastllmload.arrays import Mask, Rows, Values
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
@@ -44,7 +44,7 @@ from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.success import own_failures
 from fastllmload.metrics.run.window import Window, read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
-from fastllmload.plan.plan import DOCUMENT, read_document
+from fastllmload.plan.plan import DOCUMENT, Plan, read_document
 from fastllmload.records import layout
 from fastllmload.records.hosts import LOST, followed_within_ns, read_clocks, read_of_host
 from fastllmload.records.run import Run
@@ -217,11 +217,24 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
         prefill_cap=load.max_prefill,
         prefill_held=None if load.max_prefill is None else caps.held_ns(judged, prefill),
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
-        follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
+        follows=follows if (follows := not_arrived(run, judged)).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
         clock_ns=max(clock_ns, followed_within_ns(run.directory, run.document.hosts, too_early(judged, clock_ns))),
     )
+
+
+def not_arrived(run: Run, rows: Rows) -> Mask:
+    """Which *rows* follow a reply, or are the first of what is left of a session that began before time zero."""
+    follows: Mask = rows["turn"] > 0
+    facts = run.document.plan.description.workload.sessions
+    if facts is None or facts.start is None:
+        return follows
+    try:
+        under_way = Plan.read_record(run.directory / "plan").under_way
+    except RunFolderError:
+        return follows
+    return follows | np.isin(rows["request"], under_way)
 
 
 def too_early(rows: Rows, clock_ns: int) -> Rows:

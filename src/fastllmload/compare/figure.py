@@ -27,7 +27,10 @@ STANDARD = (
     "success_rate",
 )
 LATENCY_COUNT = 8  # of STANDARD, before the rates
-OF_SESSIONS = ("p50_session_makespan_ms", "p99_session_makespan_ms", "sessions_s", "session_goodput")
+OF_SESSIONS = (
+    "p50_session_makespan_ms", "p99_session_makespan_ms", "p50_session_first_action_ms", "sessions_s",
+    "session_goodput",
+)  # fmt: skip
 OF_OTHER_TOOLS = ("p50_total_duration_ms", "p99_total_duration_ms", "output_tok_s_makespan", "req_s_makespan")
 LATENCIES_OF_CLASS = ("ttft", "ttft_sched", "tpot", "e2e", "e2e_sched")
 RATES_OF_CLASS = {

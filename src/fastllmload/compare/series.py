@@ -95,7 +95,7 @@ class RunSeries:
         calls = None if self.window is None else measured_calls(self.run, self.chosen)
         if calls is None or self.window is None:
             return None
-        return calls, completed(calls, self.window, from_the_first_call(self.run, calls))
+        return calls, completed(self.run, calls, self.window, from_the_first_call(self.run, calls))
 
     def _of_sessions(self, figure: ComparedFigure) -> Values | None:
         return None if self.sessions is None else self.sessions[1].values.get(figure.metric)

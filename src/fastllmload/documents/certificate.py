@@ -139,7 +139,7 @@ class ArrivalTests(Document, frozen=True, kw_only=True):
     """Of the planned and of the actual arrivals; empty with fewer than 100 gaps."""
 
     tested: Samples = None  # requests whose instants were drawn
-    follow_replies: Samples = None  # requests whose instant follows a reply
+    follow_replies: Samples = None  # that follow a reply, or a session that began before the run
     schedule: GapTests | None = None  # of the planned instants
     sends: GapTests | None = None  # of the actual instants
     gap_distance: Plain = None  # largest distance of the gaps' distributions, sent and planned

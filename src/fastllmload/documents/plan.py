@@ -176,10 +176,13 @@ class SessionFacts(Document, frozen=True, kw_only=True):
     ideal: IdealHitRates | None = None  # None: the trace does not say what prompts share
     notes: Annotated[tuple[str, ...], field("sentences")] = ()  # what was assumed of the trace
     start: str | None = None  # as given by `--session-start`: stationary, share:LOW,HIGH; None: fresh
-    under_way: Annotated[Number, field("sessions", Reveals.LOAD)] = None  # that began before time zero
+    under_way: Annotated[Number, field("sessions", Reveals.LOAD)] = None  # that began before time zero, with calls left
+    ending: Annotated[Number, field("sessions", Reveals.LOAD)] = (
+        None  # in their last call at time zero, of an open loop
+    )
     calls_before: Annotated[Number, field("calls", Reveals.LOAD)] = None  # of these, which are not sent
 
-    OPTIONAL: ClassVar[tuple[str, ...]] = ("ideal", "start", "under_way", "calls_before")
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("ideal", "start", "under_way", "ending", "calls_before")
 
 
 class SkippedLengths(Document, frozen=True, kw_only=True):

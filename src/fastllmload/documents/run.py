@@ -652,7 +652,7 @@ class CallGroup(Document, frozen=True, kw_only=True):
 class SessionObjective(Document, frozen=True, kw_only=True):
     """How many of the sessions that were completed meet a limit of `--goodput`."""
 
-    objective: str | None = None  # as asked: session_makespan, session_stretch
+    objective: str | None = None  # as asked: session_makespan, session_first_action, session_stretch
     limit: Annotated[Number, field("ms, or a factor")] = None  # of its value
     unit: str | None = None  # of the limit: ms, factor
     met: Sessions = None  # within it
@@ -679,7 +679,8 @@ class SessionFigures(Document, frozen=True, kw_only=True):
     model_time: Metric = NO_METRIC  # of the longest chain of a session, in calls
     tool_time: Metric = NO_METRIC  # of the longest chain of a session, in waits for tools
     tool_time_all: Metric = NO_METRIC  # sum over all calls of a session, whether or not they ran at the same time
-    stretch: Metric = NO_METRIC  # makespan over that with the recorded service times
+    stretch: Metric = NO_METRIC  # makespan over that with the recorded service times and the waits of this run
+    first_action: Metric = NO_METRIC  # first send to the first tool call, or to the answer where no tool follows
     calls: Metric = NO_METRIC  # of a session
     agents: Metric = NO_METRIC  # of a session
     depth: Metric = NO_METRIC  # of a session's deepest agent

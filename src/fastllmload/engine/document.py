@@ -134,7 +134,7 @@ def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> Phase
     """A phase whose time zero is known. *start_ns*: CLOCK_MONOTONIC."""
     duration, share = plan.duration_s, load.ramp_share
     most = load.num_requests
-    cut = plan.t_sched is not None and most is not None and len(plan.starts) >= most  # an open loop with both bounds
+    cut = plan.t_sched is not None and most is not None and len(plan.arrivals) >= most  # an open loop with both bounds
     by_duration = duration is not None and not cut
     asked_for = share != Load().ramp_share
     return Phase(

@@ -40,6 +40,7 @@ from fastllmload.engine.run_plans import (
     Plans,
     ResolvedSettings,
     RunPhase,
+    add_seen,
     build_plans,
     resolve_settings,
 )
@@ -194,6 +195,8 @@ class RunSession:
         else:
             self.starting.refuse_failed()
         plans = build_plans(replayed, found.model, self.folder.work)
+        if settings.output.save_plan is not None:
+            add_seen(asked, plans.measure, replayed.loaded)
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         sent, numbers = plans.measure, set(plans.measure.request_class.tolist())
         refuse_unknown(settings.output.goodput, sent.classes, numbers, sent.calls is not None)

@@ -22,6 +22,7 @@ from fastllmload.plan.description.facts import generating
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
+from fastllmload.plan.seen import build_seen, repeat_seen
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.records import layout
 from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
@@ -182,8 +183,13 @@ def load_of(load: Load, described: LoadDescription, plan: Plan) -> Load:
         rate=math.inf if rate == "inf" else rate,
         concurrency=described.concurrency,
         duration=described.duration_s,
-        num_requests=len(plan.starts) if described.duration_s is None else None,
+        num_requests=bounding(plan) if described.duration_s is None else None,
     )
+
+
+def bounding(plan: Plan) -> int:
+    """The --num-requests that gives *plan*: slots of a closed loop count sessions that began before time zero too."""
+    return len(plan.starts if plan.t_sched is None else plan.arrivals)
 
 
 def workload_of(workload: Workload, content: WorkloadDescription) -> Workload:
@@ -225,9 +231,20 @@ def build_plans(asked: ResolvedSettings, model: str, work: Path) -> Plans:
     measure, loaded = asked.plan, asked.loaded or load_workloads(asked.settings)
     if measure is None:
         measure = build(asked.settings, "measure", model, work / MEASURE, loaded)
-    warmup = build(asked.settings, "warmup", model, work / WARMUP, loaded)
+    seen = (
+        None
+        if asked.plan is None
+        else repeat_seen(asked.settings, asked.plan, work / WARMUP, asked.settings.output.plan)
+    )
+    warmup = build(asked.settings, "warmup", model, work / WARMUP, loaded) if seen is None else seen
     check_context_limit(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)
+
+
+def add_seen(settings: RunSettings, plan: Plan, loaded: Sequence[LoadedWorkload] = ()) -> None:
+    """Build what the warm-up of *plan*, built for *settings*, sends of sessions under way: it is saved with the plan."""
+    if not settings.classes:
+        build_seen(settings, resolve_endpoint(settings.target.endpoint_type), plan, loaded[0] if loaded else None)
 
 
 def build(

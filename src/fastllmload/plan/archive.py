@@ -13,7 +13,7 @@ from typing import IO
 from fastllmload.errors import RunFolderError
 from fastllmload.files import is_stream, regular, writing
 from fastllmload.plan.bodies import disk_errors
-from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan, plan_error
+from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, SEEN, Plan, plan_error, read_document
 
 BLOCK = 1 << 20
 SAVE = "--save-plan"
@@ -58,11 +58,12 @@ def _temporary(file: Path) -> Path:
 
 def _pack(plan: Plan, target_file: IO[bytes]) -> None:
     with zipfile.ZipFile(target_file, "w", zipfile.ZIP_STORED) as archive:
-        known = plan.document.members
-        for name in (DOCUMENT, *(name for name in ARRAYS if name in known), BODIES):
-            entry = zipfile.ZipInfo(name, EPOCH)
-            with open(plan.directory / name, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
-                shutil.copyfileobj(source, target, BLOCK)
+        for folder in ("", f"{SEEN}/") if (plan.directory / SEEN / DOCUMENT).exists() else ("",):
+            known = read_document(plan.directory / folder).members
+            for name in (DOCUMENT, *(name for name in ARRAYS if name in known), BODIES):
+                entry, file = zipfile.ZipInfo(folder + name, EPOCH), plan.directory / folder / name
+                with open(file, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+                    shutil.copyfileobj(source, target, BLOCK)
 
 
 def load_plan(file: Path, directory: Path) -> Plan:
@@ -75,6 +76,8 @@ def load_plan(file: Path, directory: Path) -> Plan:
                 directory.mkdir(parents=True, exist_ok=True)
                 for name in OPTIONAL:
                     (directory / name).unlink(missing_ok=True)
+                if (directory / SEEN).exists():
+                    shutil.rmtree(directory / SEEN)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
         raise plan_error(f"{file} is not a complete plan file: {str(error) or 'it ends too early'}") from error
@@ -87,6 +90,8 @@ def load_plan(file: Path, directory: Path) -> Plan:
     try:
         plan = Plan.open(directory)
         plan.verify()
+        if (directory / SEEN).exists():
+            Plan.open(directory / SEEN).verify()
     except RunFolderError as problem:  # the folder is ours, the file the user's
         raise RunFolderError(problem.code, problem.message.replace(str(directory), str(file))) from problem
     return plan
@@ -96,7 +101,9 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     """RunFolderError unless the archive has exactly a plan's members, once each and uncompressed: unpacking is then safe."""
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
-    if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
+    seen = {name.removeprefix(f"{SEEN}/") for name in names if name.startswith(f"{SEEN}/")}
+    parts = [{name for name in names if not name.startswith(f"{SEEN}/")}, *([seen] if seen else [])]
+    if len(set(names)) != len(names) or not all(required <= part <= required | OPTIONAL for part in parts):
         raise plan_error(f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}")
     if any(entry.flag_bits & ENCRYPTED for entry in archive.infolist()):
         raise plan_error(f"{file} is not a plan file of this program: its members are encrypted")
@@ -106,5 +113,6 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
 
 def _unpack(archive: zipfile.ZipFile, directory: Path) -> None:
     for entry in archive.infolist():
+        (directory / entry.filename).parent.mkdir(exist_ok=True)
         with archive.open(entry) as source, open(directory / entry.filename, "wb") as target:
             shutil.copyfileobj(source, target, BLOCK)

@@ -18,6 +18,7 @@ A warm-up therefore shares no prompt and no prefix with the measured phase.
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -32,10 +33,10 @@ from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocume
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
-from fastllmload.plan.conversations.graph import Opening
+from fastllmload.plan.conversations.opening import Opening
 from fastllmload.plan.conversations.turns import line_calls, scheduled
 from fastllmload.plan.models import DrawnModels, name_models
-from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
+from fastllmload.plan.pace import Pace, measured_arrivals, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
     BODIES,
@@ -47,6 +48,7 @@ from fastllmload.plan.plan import (
     PREFIX,
     SCHEDULE,
     SCHEMA_VERSION,
+    SEEN,
     TURNS,
     Plan,
     array_hash,
@@ -55,7 +57,7 @@ from fastllmload.plan.plan import (
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
 from fastllmload.plan.standard import without_output
 from fastllmload.workload.trace import rounds
-from fastllmload.workload.underway import FRESH, read_start
+from fastllmload.workload.underway import FRESH, SHARE, read_start
 from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
 
 Numbers = npt.NDArray[np.int64]
@@ -95,11 +97,14 @@ def build_plan(
     if not endpoint.tokens:
         bodies = with_fields(bodies, output_tokens=np.zeros_like(bodies.output_tokens))
     requests, turns = len(bodies.input_tokens), bodies.turns
-    schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
+    schedule = None
+    if SCHEDULE not in bodies.graph:
+        schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
+        schedule = schedule if turns is None else scheduled(schedule, turns)
     # In a warm-up all users wait: it exists to warm up the server.
     users = drawn_users(settings.behaviour, f"{origin}/users", requests) if measured else None
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        SCHEDULE: schedule if turns is None else scheduled(schedule, turns),
+        SCHEDULE: schedule,
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
@@ -122,16 +127,31 @@ def build_plan(
     return finish(out_dir, description, bodies, bodies.kinds, arrays)
 
 
+def warms_up(settings: asked.RunSettings) -> bool:
+    """Whether there is a warm-up, and caches have what it sent when the measurement begins."""
+    load = settings.load
+    asked_for = load.default_warmup or bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
+    return asked_for and not settings.control.empties_caches
+
+
 def opening_of(settings: asked.RunSettings) -> Opening | None:
     """How the measured phase begins, where not with the first calls of its sessions."""
     load, start = settings.load, read_start(settings.workload.session_start)
-    if start.how == FRESH or load.concurrency is None:
+    if start.how == FRESH:
         return None
-    pace = measured_pace(load, arrivals_stream(settings))
+    instants = arrivals_stream(settings)
+    pace, origin = measured_pace(load, instants), origin_of(settings, "measure")
+    primed = warms_up(settings)
+    if load.concurrency is None:
+        if load.rate is None or start.how == SHARE:  # of a search: the rules refuse it elsewhere
+            raise InputError(
+                "option-not-applicable",
+                f"--session-start {settings.workload.session_start} goes with --concurrency; use stationary with --rate",
+            )
+        arrivals = measured_arrivals(load), load.rate, pace.schedule(pace.quota.requests)
+        return Opening(start, 0, pace.quota, True, origin, f"{instants}/start", primed, *arrivals)
     slots = load.concurrency if pace.cycles else min(load.concurrency, pace.quota.requests)
-    warmed = load.default_warmup or bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
-    primed = warmed and not settings.control.empties_caches
-    return Opening(start, slots, pace.quota, not pace.cycles, origin_of(settings, "measure"), primed)
+    return Opening(start, slots, pace.quota, not pace.cycles, origin, f"{origin}/start", primed)
 
 
 def common(settings: asked.RunSettings, model: str) -> dict[str, Any]:
@@ -240,6 +260,8 @@ def clear(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for name in (DOCUMENT, BODIES, *ARRAYS):
             (directory / name).unlink(missing_ok=True)
+        if (directory / SEEN).exists():
+            shutil.rmtree(directory / SEEN)
 
 
 def check_context_limit(plan: Plan, limit: int | None) -> None:

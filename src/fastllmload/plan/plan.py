@@ -65,6 +65,7 @@ def array_hash(array: npt.NDArray[Any]) -> str:
 SCHEMA_VERSION = 1
 DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
+SEEN = "seen"  # folder of another plan: prompts that the warm-up sends, as the rest of their sessions is in this one
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX, MODELS = "turns.npy", "client.npy", "prefix_tokens.npy", "request_model.npy"
 EDGES, PIECES, CALLS, BLOCKS = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy"
@@ -231,6 +232,21 @@ class Plan:
         if self.t_sched is None or self.turns is None:
             return self.t_sched
         return np.ascontiguousarray(self.t_sched[self.starts])
+
+    @property
+    def arrivals(self) -> npt.NDArray[np.int64]:
+        """Those of `starts` that an open loop's arrival process has: without sessions that began before time zero."""
+        return np.setdiff1d(self.starts, self.under_way)
+
+    @property
+    def under_way(self) -> npt.NDArray[np.int64]:
+        """The first calls of what is left of sessions that began before time zero."""
+        facts = self.description.workload.sessions
+        if facts is None or facts.start is None or self.calls is None:
+            return np.empty(0, np.int64)
+        first = np.flatnonzero(np.diff(self.calls["session"].astype(np.int64), prepend=-1))
+        found: npt.NDArray[np.int64] = first[(self.calls["turn"][first] > 0) | (self.calls["chain"][first] > 0)]
+        return found
 
     @property
     def classes(self) -> tuple[str, ...]:

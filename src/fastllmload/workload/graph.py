@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, InvalidValue
+from fastllmload.quantities import nanoseconds
 
 Numbers = npt.NDArray[np.int64]
 Message = dict[str, Any]
+LONGEST_NS = 10**17  # three years
 UNKNOWN = -1  # of an instant, a context, a parent
 SCOPES = ("file", "session", "chain")
 PER_CALL = (
@@ -30,6 +32,23 @@ class WaitKind(IntEnum):
     TOOL = 1
     USER = 2
     AGENT = 3
+
+
+def read_longest_waits(text: str) -> dict[WaitKind, int]:
+    """`user=30s,tool=2m`, or `30s` for all kinds: the longest wait of each kind in ns. InvalidValue with the reason."""
+    found: dict[WaitKind, int] = {}
+    for part in text.split(","):
+        name, _, time = part.strip().rpartition("=")
+        kinds = list(WaitKind) if not name else [kind for kind in WaitKind if kind.name.lower() == name]
+        ns = nanoseconds(time)
+        if not kinds or ns is None or ns > LONGEST_NS or (not name and "," in text) or found.keys() & set(kinds):
+            raise InvalidValue(
+                "longest-wait-invalid",
+                f"is not a longest wait; write one time for all waits, such as 30s, or KIND=TIME for some of "
+                f"{', '.join(kind.name.lower() for kind in WaitKind)}, each once, such as user=30s,tool=2m",
+            )
+        found |= dict.fromkeys(kinds, ns)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +122,30 @@ class CallGraph:
                 f"{last:g} s",
             )
         return self.part(low, high)
+
+    def with_waits_at_most(self, most: Mapping[WaitKind, int]) -> CallGraph:
+        """No call waits longer than the *most* ns of its kind after what it waits for; a note says what was cut."""
+        limit = np.full(len(self), np.iinfo(np.int64).max)
+        for kind, ns in most.items():
+            limit[self.wait_kind == kind] = ns
+        wait = np.minimum(self.wait_ns, limit)
+        left = (limit - wait)[self.edge_to]
+        edge_wait = np.where(self.edge_from_start, self.edge_wait_ns, np.minimum(self.edge_wait_ns, left))
+        cut = self.wait_ns - wait
+        np.add.at(cut, self.edge_to, self.edge_wait_ns - edge_wait)
+        notes = [
+            f"waits of kind {kind.name.lower()} are at most {ns / 1e9:g} s: {int(mine.sum()):,} cut, by "
+            f"{cut[mine].sum() / 1e9:,.3f} s together"
+            for kind, ns in most.items()
+            if (mine := (self.wait_kind == kind) & (cut > 0)).any()
+        ]
+        return replace(
+            self,
+            wait_ns=wait,
+            tool_ns=np.minimum(self.tool_ns, wait),
+            edge_wait_ns=edge_wait,
+            notes=(*self.notes, *notes),
+        )
 
     def part(self, low: int, high: int) -> CallGraph:
         """The sessions *low* to *high* - 1, with time zero at the first."""

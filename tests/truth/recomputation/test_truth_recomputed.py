@@ -21,8 +21,8 @@ from fastllmload.records.run import load
 
 ELSEWHERE = {  # need the text, the plan, a declaration, a sensor, the kind of each event
     "usage_less_tokenizer", "cache_hit_rate", "cached_prompt_share", "cold_start_latency", "power_w", "tok_s_per_w",
-    "reasoning_tok_s", "empty_chunks", "session_makespan", "session_stretch", "session_model_time", "session_tool_time",
-    "sessions_s", "session_goodput",
+    "reasoning_tok_s", "empty_chunks", "ttfa", "session_makespan", "session_stretch", "session_first_action",
+    "session_model_time", "session_tool_time", "sessions_s", "session_goodput",
 }  # fmt: skip
 
 RUNS = {

@@ -30,6 +30,7 @@ from fastllmload.simulator.profile import load_profile
 from fastllmload.workload import user_behavior as behavior
 from fastllmload.workload.dataset import read_dataset
 from fastllmload.workload.dialogues import read_dialogues
+from fastllmload.workload.graph import read_longest_waits
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.trace import read_trace
 
@@ -53,6 +54,7 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.milliseconds: (("1d", "24h"), ("50", "50ms"), ("0.05s", "50")),
     read.prefill_deadline: (("1k:50", "1000:0.05s"), ("100", "100ms")),
     read.pause: (*DURATIONS, ("uniform:1s,1d", "uniform:1000ms,24h"), ("exponential:1m", "exponential:60")),
+    read.longest_waits: (*DURATIONS, ("user=1m,tool=90", "user=60s,tool=1.5m")),
     read.cancel_after: (("1d", "24h"), ("10ktok", "10000tok")),
     read.slow_readers: (("5%:20tok/s", "0.05:20tok/s"), ("0.05:2kB/s", "0.05:2000B/s"), ("5%:1KiB/s", "5%:1024B/s")),
     read.abandon: (("ttft:1d", "ttft:24h"), ("e2e:5", "e2e:5s")),
@@ -98,6 +100,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
     read.rate_or_curve: lambda found: found if "load.rate" in found else read_curve(found["load.rate_curve"], 100.0),
     read.arrival: lambda text: choose_arrivals(text, 5.0),
     read.lengths: lambda text: parse_lengths(text, ""),
+    read.longest_waits: read_longest_waits,
     read.turns: lambda text: parse_lengths(text, ""),
 }
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.

@@ -81,6 +81,7 @@ EVERY_OPTION = {
     "trace-to": ("2m", "workload.trace_to", 120.0),
     "trace-loop": (True, "workload.trace_loop", True),
     "trace-timing": ("recorded", "workload.trace_timing", "recorded"),
+    "trace-max-wait": ("user=30s,tool=2m", "workload.trace_max_wait", "user=30s,tool=2m"),
     "session-start": ("share:0.2,0.8", "workload.session_start", "share:0.2,0.8"),
     "trace-prompts": ("delta", "workload.trace_prompts", "delta"),
     "cache-blocks": ("4k", "workload.cache_blocks", 4000),
@@ -174,7 +175,7 @@ COMPANIONS = {  # options that an option requires
     "trace-loop": [*TRACE, "--duration", "9"],
     **{
         name: ["--workload", "weka", "--dataset-path", "f"]
-        for name in ("trace-timing", "trace-prompts", "cache-blocks")
+        for name in ("trace-timing", "trace-max-wait", "trace-prompts", "cache-blocks")
     },
     "session-start": ["--workload", "weka", "--dataset-path", "f", "--concurrency", "4"],
     "concurrency": [],

@@ -20,6 +20,7 @@ from fastllmload.redact import Redactor
 from fastllmload.settings import Load, RunSettings, Workload
 
 WEBSOCKET = {"url": "http://h:1", "endpoint_type": "openai-responses-ws"}
+STATIONARY = {"workload": "weka", "dataset_path": "f", "session_start": "stationary"}
 Source = Callable[[Mapping[str, object], Path], RawOptions]
 
 
@@ -98,6 +99,21 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
         ({"rate": 5, "image": "8x8", "endpoint_type": "ollama"}, "protocol-unsupported", "--image"),
         ({"rate": 5, "turns": "2", "history": "stored"}, "protocol-unsupported", "--history stored"),
         ({"rate": 5, "workload": "csv"}, "option-missing", "csv"),
+        (STATIONARY, "option-missing", "--rate"),
+        (
+            {"workload": "weka", "dataset_path": "f", "trace_timing": "recorded", "trace_max_wait": "30s"},
+            "options-conflict",
+            "--trace-max-wait",
+        ),
+        ({"workload": "weka", "dataset_path": "f", "trace_max_wait": "users=30s"}, "longest-wait-invalid", "users=30s"),
+        ({"rate": 5, "trace_max_wait": "30s"}, "option-not-applicable", "trace of sessions"),
+        (STATIONARY | {"rate": "inf", "num_requests": 3}, "options-conflict", "--rate inf"),
+        (STATIONARY | {"rate": "ramp:1,9", "duration": 9}, "options-conflict", "curve of --rate"),
+        (
+            STATIONARY | {"rate": 5, "num_requests": 3, "session_start": "share:0,0.5"},
+            "option-not-applicable",
+            "share:0,0.5",
+        ),
         ({"rate": 5, "num_prefixes": 3}, "option-missing", "--prefix-len"),
         ({"rate": 5, "power": "rapl", "power_command": "x"}, "option-not-applicable", "rapl"),
         ({"rate": 5, "hosts": 3}, "option-missing", "--ray"),
@@ -201,6 +217,11 @@ def test_rules_name_options_of_a_run() -> None:
     [
         ({"num_requests": 4, "class": ["t workload=trace dataset_path=f"]}, "run-without-end", "'t'"),
         ({"class": ["a rate=1 prompt_form=ids"]}, "protocol-unsupported", "'a'"),
+        (
+            {"class": ["a rate=1 workload=weka dataset_path=f session_start=stationary"], "num_requests": 4},
+            "option-not-applicable",
+            "'a'",
+        ),
         ({"endpoint_type": "vllm", "class": ["a rate=1 image=8x8"]}, "protocol-unsupported", "'a'"),
         ({"endpoint": "/x", "class": ["a rate=1 endpoint_type=vllm"]}, "protocol-unsupported", "/x"),
         ({"arrival": "constant", "class": ["a rate=1 burstiness=2"]}, "option-not-applicable", "constant"),

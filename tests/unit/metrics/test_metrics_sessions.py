@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.metrics.request.action import ttfa
+from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.run.block_hits import block_hits
-from fastllmload.metrics.run.sessions import PARTS, critical_path, sent_calls, session_metrics, sessions_block
+from fastllmload.metrics.run.sessions import (
+    PARTS,
+    critical_path,
+    first_actions,
+    sent_calls,
+    session_metrics,
+    sessions_block,
+)
 from fastllmload.metrics.run.window import Populations, Window
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.plan import Plan
@@ -129,6 +138,88 @@ def test_times_of_a_completed_session(run: Any) -> None:
     assert one.agents.mean == 2 and one.depth.mean == 1 and one.calls.mean == 3 and one.in_flight.mean == 1
     assert one.makespan_with_unfinished["p50"] == pytest.approx(399.0)
     assert one.makespan_with_unfinished["p99"] == pytest.approx(399.0)
+
+
+@pytest.mark.parametrize("timing", ["dependent", "recorded"])
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+def test_a_server_as_fast_as_the_recorded_one_has_a_stretch_of_one(tmp_path: Path, timing: str, speed: float) -> None:
+    """a0 of 200 ms, c0 of 390, a1 of 180, with 10 and 20 ms between: 800 ms at the recorded speed, 777.5 ms at four times
+    that. When each call has its own instant, c0 ends last of all at that speed: 210 / 4 + 390 = 442.5 ms.
+    """
+    workload = Workload(name="graph", tokenizer="none", trace_speed=speed, trace_timing=timing)
+    number = 7 if timing == "recorded" else 3
+    settings = RunSettings(load=Load(num_requests=number), workload=workload)
+    loaded = LoadedWorkload(graph=trace())
+    plan = build_plan(
+        settings, phase="measure", endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=tmp_path / "b", loaded=loaded
+    )
+    plan.write_record(tmp_path / "plan")
+    assert plan.calls is not None
+    mine = [plan.calls["service_s"].tolist().index(each) for each in (0.2, 0.39, 0.18)]
+    waits = (0, 210, 620) if timing == "recorded" else (0, 200 * speed + 10, 590 * speed + 30)
+    begins = [wait / speed for wait in waits]
+    rows = np.concatenate([
+        row(one, 0, due, due + 1, due + service, t_submit=ZERO + due * MS)
+        for one, due, service in zip(mine, begins, (200, 390, 180), strict=True)
+    ])  # fmt: skip
+    rows["input_target"] = 40
+    config = RunSettings(workload=workload)
+    run = SimpleNamespace(rows=rows, directory=tmp_path, document=SimpleNamespace(plan=plan.document, config=config))
+    measured = np.ones(3, np.bool_)
+    one = sessions_block(run, Window(ZERO, ZERO + 900 * MS, False), Populations(measured, measured, measured), None)
+    assert one is not None and one.completed == 1
+    wanted = {("dependent", 1.0): 800, ("dependent", 4.0): 777.5, ("recorded", 1.0): 800, ("recorded", 4.0): 442.5}
+    assert one.makespan.mean == pytest.approx(wanted[timing, speed])
+    assert one.stretch.mean == pytest.approx(1.0)
+
+
+def with_events(run: Any, *events: tuple[int, str, float]) -> Any:
+    """*run* with events of (row, kind, ms)."""
+    found = np.zeros(len(events), layout.EVENT)
+    found["row"], found["kind"] = [one[0] for one in events], [layout.EVENT_NAMES.index(one[1]) for one in events]
+    found["t_ns"] = [ZERO + round(one[2] * MS) for one in events]
+    for row_number in {one[0] for one in events if one[1] == "tool"}:
+        run.rows["flags"][row_number] |= layout.FLAG_TOOL
+    values = {**vars(run), "events": found, "event_kind": found["kind"], "event_t": found["t_ns"]}
+    return SimpleNamespace(**values)
+
+
+def test_a_session_acts_when_a_reply_that_others_follow_ends(run: Any) -> None:
+    """a0 is sent at 1 ms and ends at 100 ms, when the agent starts another one: no reply has called a tool before."""
+    assert found(run).first_action.mean == pytest.approx(99.0)
+
+
+def test_a_session_acts_with_its_first_tool_call(run: Any) -> None:
+    """The first piece of a call comes at 60 ms, after some text of the same reply; later ones do not count."""
+    made = with_events(run, (0, "content", 31), (0, "tool", 60), (0, "tool", 80), (1, "tool", 150))
+    assert found(made).first_action.mean == pytest.approx(59.0)
+    assert found(made, np.ones(6, np.bool_)).objectives == ()
+    for limit, met in ((59.0, 1), (58.9, 0)):
+        made.document.config = RunSettings(output=Output(goodput=(("session_first_action", limit),)))
+        assert found(made).met == met
+
+
+def test_without_its_events_a_tool_call_has_no_instant(run: Any) -> None:
+    run.rows["flags"][2] |= layout.FLAG_TOOL
+    assert found(with_events(run)).first_action.n == 0
+
+
+def test_a_session_that_nothing_follows_acts_with_its_answer(run: Any) -> None:
+    """b0 alone, of which nothing is left out here: its answer's first token at 60 ms is 9 ms after it was sent."""
+    run.rows = run.rows[3:4].copy()
+    run.rows["status"], run.rows["t_first"] = layout.OK, ZERO + 60 * MS
+    calls = sent_calls(run, np.ones(1, np.bool_))
+    assert calls is not None
+    assert first_actions(calls, np.zeros(1, np.int64)).tolist() == [9 * MS]
+
+
+def test_the_first_action_of_a_request_is_its_first_tool_call_or_its_answer(run: Any) -> None:
+    """Sent at 1, 111, 321, 51, 101 and 301 ms; the last one has no answer token, and the fifth's events are lost."""
+    made = with_events(run, (0, "content", 31), (0, "tool", 60), (1, "tool", 150))
+    made.rows["flags"][4] |= layout.FLAG_TOOL
+    values = ttfa(made, np.arange(6))
+    assert values[[0, 1, 2]].tolist() == [59 * MS, 39 * MS, 9 * MS]
+    assert (values[3:] == NULL).all()
 
 
 def test_the_critical_path_is_walked_back_from_the_last_call(run: Any) -> None:

@@ -113,6 +113,18 @@ def simulated(graph: CallGraph, scope: str, capacity: int | None) -> list[int]:
     return found
 
 
+@given(made_calls(), st.integers(0, 4))
+def test_no_call_waits_longer_than_its_kind_may(calls: list[TracedCall], most: int) -> None:
+    """Each call is due as before, or *most* after what it waited for; edges from the instant of another call are kept."""
+    graph = built(calls)
+    cut = graph.with_waits_at_most(dict.fromkeys(WaitKind, most))
+    ends = ~graph.edge_from_start
+    total = (cut.edge_wait_ns + cut.wait_ns[cut.edge_to])[ends]
+    assert (total == np.minimum((graph.edge_wait_ns + graph.wait_ns[graph.edge_to])[ends], most)).all()
+    assert (cut.edge_wait_ns[~ends] == graph.edge_wait_ns[~ends]).all() and (cut.edge_wait_ns >= 0).all()
+    assert (due_and_end(cut)[0] <= due_and_end(graph)[0]).all()
+
+
 @given(made_calls(), st.sampled_from(SCOPES), st.none() | st.integers(0, 8))
 @settings(deadline=None)
 def test_hits_are_those_of_a_tree_of_blocks(calls: list[TracedCall], scope: str, capacity: int | None) -> None:

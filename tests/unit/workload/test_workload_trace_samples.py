@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from refusals import raises_code, says
 
-from fastllmload.errors import InputError
-from fastllmload.workload.graph import CallGraph, WaitKind
+from fastllmload.errors import InputError, InvalidValue
+from fastllmload.workload.graph import CallGraph, WaitKind, read_longest_waits
 from fastllmload.workload.ideal import IdealHits, hit_order, ideal_hits
 from fastllmload.workload.paths import critical_paths, due_and_end, session_shapes
 from fastllmload.workload.trace import prefix_hit_rate, read_trace
@@ -148,6 +148,24 @@ def test_weka_linear(file: str) -> None:
     assert graph.wait_kind[1:5].tolist() == [WaitKind.TOOL, WaitKind.USER, WaitKind.TOOL, WaitKind.TOOL]
     tails = graph.input[:5] - 64 * np.diff(graph.first_block)[:5]
     assert tails.tolist() == [8, 10, 8, 12, 4] and graph.model == ["model-x"] * len(graph)
+
+
+def test_waits_of_a_kind_are_cut_and_the_others_kept() -> None:
+    """Waits of 0.5 s (tool), 26.5 (user), 0.2 and 0.3 (tools)."""
+    graph = sample("weka_linear.json")
+    cut = graph.with_waits_at_most(read_longest_waits("user=2s,tool=250ms"))
+    assert seconds(cut.wait_ns[1:]) == [0.25, 2.0, 0.2, 0.25] and (cut.tool_ns <= cut.wait_ns).all()
+    assert "user are at most 2 s: 1 cut, by 24.500 s" in " ".join(cut.notes)
+    assert "tool are at most 0.25 s: 2 cut, by 0.300 s" in " ".join(cut.notes)
+    assert graph.with_waits_at_most(read_longest_waits("27s")).notes == graph.notes
+    assert seconds(graph.with_waits_at_most(read_longest_waits("0")).wait_ns) == [0.0] * 5
+
+
+@pytest.mark.parametrize("text", ["", "user", "user=", "users=1s", "1s,user=2s", "user=1s,user=2s", "-1s", "9e30s"])
+def test_other_longest_waits_are_refused(text: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_longest_waits(text)
+    assert refused.value.code == "longest-wait-invalid"
 
 
 def test_weka_sub_agents_with_relative_and_absolute_times_are_one_tree() -> None:

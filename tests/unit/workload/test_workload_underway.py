@@ -7,16 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import raises_code
 
+from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError, InvalidValue
+from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.plan import EDGE_START, Plan
+from fastllmload.plan.plan import EDGE_START, SEEN, Plan
 from fastllmload.plan.prompts.load import LoadedWorkload
+from fastllmload.plan.seen import build_seen, repeat_seen
 from fastllmload.settings import Client, Load, RunSettings, ServerControl, Workload
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
-from fastllmload.workload.underway import AFTER_ALL_NS, Start, ages, read_start, under_way
+from fastllmload.workload.underway import AFTER_ALL_NS, Start, ages, arrived_before, arriving, read_start, under_way
 
 MS = 1_000_000
 
@@ -49,16 +53,21 @@ def lines(*shapes: tuple[int, int, int]) -> CallGraph:
     return build_graph("test", "0" * 64, calls, block_tokens=16)
 
 
-def planned(path: Path, graph: CallGraph, phase: str = "measure", **load: object) -> Plan:
+def asked(**load: object) -> RunSettings:
     start, control = str(load.pop("start", "stationary")), load.pop("control", ServerControl())
-    settings = RunSettings(
+    return RunSettings(
         load=Load(**{"concurrency": 3, "num_requests": 6, **load}),  # type: ignore[arg-type]
         workload=Workload(name="graph", session_start=start),
         client=Client(seed=5),
         control=control,  # type: ignore[arg-type]
     )
+
+
+def planned(path: Path, graph: CallGraph, phase: str = "measure", **load: object) -> Plan:
+    endpoint = ENDPOINTS[str(load.pop("protocol", "openai-chat"))]
+    settings = asked(**load)
     return build_plan(
-        settings, phase=phase, endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=path,
+        settings, phase=phase, endpoint=endpoint, model="m", out_dir=path,
         loaded=LoadedWorkload(graph=graph),
     )  # fmt: skip
 
@@ -166,6 +175,39 @@ def test_the_warm_up_sends_the_prompts_that_the_rest_continues(tmp_path: Path) -
     assert facts.calls == measured.requests
 
 
+@pytest.mark.parametrize("protocol", ["openai-chat", "kserve-grpc"])
+def test_a_saved_plan_has_what_its_warm_up_sends(tmp_path: Path, protocol: str) -> None:
+    """From the file it is warmed up with the bodies that it would have had without one, as often as is asked for then."""
+    graph, load = lines(*((calls, 100, 200) for calls in (12, 30, 8, 11))), {"concurrency": None, "rate": 5.0}
+    measured = planned(tmp_path / "m", graph, protocol=protocol, **load, warmup_requests=3)
+    warmup = planned(tmp_path / "w", graph, "warmup", protocol=protocol, **load, warmup_requests=50)
+    build_seen(asked(**load), ENDPOINTS[protocol], measured, LoadedWorkload(graph=graph))
+    save_plan(measured, tmp_path / "p.plan")
+    loaded = load_plan(tmp_path / "p.plan", tmp_path / "loaded")
+    assert loaded.digest == measured.digest
+    again = repeat_seen(asked(**load, warmup_requests=50), loaded, tmp_path / "again", "p.plan")
+    assert again is not None and again.requests == warmup.requests == 50
+    assert [again.body(one) for one in range(50)] == [warmup.body(one) for one in range(50)]
+    assert again.t_sched is not None and warmup.t_sched is not None and (again.t_sched == warmup.t_sched).all()
+    assert len({again.body(one) for one in range(50)}) == len(loaded.under_way) < 50
+    with raises_code("plan-mismatch", "p.plan", "--warmup 0"):
+        repeat_seen(asked(**load, warmup_requests=0), loaded, tmp_path / "none", "p.plan")
+    damaged = loaded.directory / SEEN / "bodies.bin"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    save_plan(loaded, tmp_path / "d.plan")
+    with raises_code("plan-changed", "bodies.bin"):
+        load_plan(tmp_path / "d.plan", tmp_path / "other")
+
+
+def test_a_plan_whose_warm_up_sends_nothing_of_its_sessions_is_saved_alone(tmp_path: Path) -> None:
+    graph, load = lines((12, 100, 200)), {"concurrency": None, "rate": 5.0}
+    for number, more in enumerate(({"warmup_requests": 0}, {"start": "fresh"})):
+        plan = planned(tmp_path / str(number), graph, **load, **more)
+        build_seen(asked(**load, **more), ENDPOINTS["openai-chat"], plan, LoadedWorkload(graph=graph))
+        assert not (plan.directory / SEEN).exists()
+        assert repeat_seen(asked(**load), plan, tmp_path / "none", "p.plan") is None
+
+
 def test_ideal_hits_count_what_the_warm_up_has_sent(tmp_path: Path) -> None:
     """A call finds all blocks but its last one, whether the call before it was sent in the warm-up or in the run."""
     graph = lines((6, 10, 20), (6, 10, 20))
@@ -198,6 +240,65 @@ def test_calls_that_continue_conversations_are_refused(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match="call b of the trace continues a conversation"):
         planned(tmp_path / "p", build_graph("test", "0" * 64, calls, block_tokens=16))
+
+
+def test_an_open_loop_begins_as_an_endless_one_is_at_any_time() -> None:
+    """By 600 seeds, against a long run of the same arrivals: 8 sessions/s of 3.19 s on average are 25.5 at once (Little's
+    law), as widely spread, and as old as lengths chosen in proportion to themselves are.
+    """
+    calls = (1, 2, 5, 12, 3, 30, 8, 1, 40, 11)
+    graph, length = lines(*((many, 100, 200) for many in calls)), np.array(calls) * 0.3 - 0.2
+    many, ages_s = [], []
+    for seed in range(600):
+        found = arriving(graph, choose_arrivals("poisson", 8.0), 8.0, np.empty(0, np.int64), 1.0, str(seed))
+        many.append(found.live + found.ending)
+        ages_s += (-found.graph.start_ns / 1e9).tolist()
+        last = np.maximum.reduceat(found.due_ns, found.graph.first_call[:-1])
+        assert (found.graph.start_ns < 0).all() and (last >= 0).all()
+    begins = np.cumsum(np.random.default_rng(1).exponential(1 / 8, 80_000))
+    ends = begins + length[np.arange(80_000) % 10]
+    seen = [int(((begins <= at) & (at < ends)).sum()) for at in np.arange(20.0, 9_000.0, 15.0)]
+    assert np.mean(many) == pytest.approx(8 * 3.19, rel=0.03)
+    assert np.std(many) == pytest.approx(np.std(seen), rel=0.15)
+    waiting = length - 0.1  # until its last call is due a session has calls left
+    assert np.mean(ages_s) == pytest.approx((waiting**2).mean() / 2 / waiting.mean(), rel=0.03)
+
+
+def test_arrivals_before_time_zero_are_those_of_the_same_process() -> None:
+    stream = random.Random(1)
+    constant = arrived_before(choose_arrivals("constant", 4.0), 4.0, 2_000 * MS, stream)
+    assert constant.tolist() == [-2_000 * MS + 250 * MS * one for one in range(8)]
+    bursts = arrived_before(choose_arrivals("onoff:1s,3s", 50.0), 50.0, 40_000 * MS, stream)
+    assert (bursts % (4_000 * MS) < 1_000 * MS).all() and len(bursts) == pytest.approx(2_000, rel=0.1)
+    assert (np.diff(bursts) >= 0).all() and bursts[-1] < -2_999 * MS
+
+
+def test_sessions_arrive_at_the_instants_of_a_fresh_start_and_others_are_under_way(tmp_path: Path) -> None:
+    graph = lines(*((calls, 100, 200) for calls in (12, 30, 8, 11)))
+    load = {"concurrency": None, "rate": 5.0, "num_requests": 20}
+    fresh = planned(tmp_path / "f", graph, start="fresh", **load)
+    plan = planned(tmp_path / "p", graph, **load)
+    assert (
+        fresh.t_start is not None and plan.t_start is not None and plan.t_sched is not None and plan.turns is not None
+    )
+    assert (np.diff(plan.t_start) >= 0).all() and (plan.turns["think_ns"][plan.starts] == 0).all()
+    assert (plan.t_sched[plan.arrivals] == fresh.t_start).all() and len(plan.arrivals) == 20
+    facts = plan.description.workload.sessions
+    assert facts is not None and facts.under_way == len(plan.under_way) == len(plan.starts) - 20 > 0
+    assert fresh.under_way.tolist() == [] and (fresh.arrivals == fresh.starts).all()
+    assert (plan.t_sched[plan.under_way] < 300 * MS).all()  # a call every 300 ms
+
+
+def test_a_share_of_their_length_does_not_go_with_arrivals(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        planned(tmp_path / "p", lines((12, 100, 200)), start="share:0.2,0.5", concurrency=None, rate=5.0)
+    assert refused.value.code == "option-not-applicable"
+
+
+def test_more_arrivals_than_a_plan_holds_are_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        arrived_before(choose_arrivals("poisson", 1e6), 1e6, 2_000 * MS, random.Random(1))
+    assert refused.value.code == "plan-too-large"
 
 
 @pytest.mark.parametrize("start", ["fresh", "stationary"])

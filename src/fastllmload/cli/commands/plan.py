@@ -110,10 +110,11 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
 
 def build_in(folder: Path, settings: RunSettings) -> Plan:
     """Build the plan of the measured phase in *folder*. InputError for settings of which no plan can be made."""
-    from fastllmload.engine.run_plans import build
+    from fastllmload.engine.run_plans import add_seen, build
     from fastllmload.plan.build import check_context_limit
 
     plan = build(settings, "measure", _model(settings), folder)
+    add_seen(settings, plan)
     check_context_limit(plan, settings.workload.context_limit)
     return plan
 

@@ -210,6 +210,13 @@ def lengths(text: str) -> str:
     return text
 
 
+def longest_waits(text: str) -> str:
+    from fastllmload.workload.graph import read_longest_waits
+
+    read_longest_waits(text)
+    return text
+
+
 def session_start(text: str) -> str:
     from fastllmload.workload.underway import read_start
 

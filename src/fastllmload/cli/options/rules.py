@@ -20,8 +20,8 @@ from fastllmload.simulator.profile import REPEATED
 PLANNED = (
     "models", "model_zipf", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival",
     "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
-    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "session_start", "trace_prompts", "cache_blocks",
-    "turns", "think_time", "history", "tool_turns",
+    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "trace_max_wait", "session_start",
+    "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
@@ -322,14 +322,12 @@ WORKLOAD = (
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
     OptionRule("option-not-applicable", lambda o: o.workload not in (*SESSION_TRACES, "mooncake"),
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
-         ("trace_timing", "session_start", "trace_prompts", "cache_blocks")),
-    OptionRule("option-missing", lambda o: o.get("workload.session_start", "fresh") != "fresh"
-         and o.get("load.concurrency") is None,
-         "--session-start says where the sessions begin that a closed loop keeps going; add --concurrency"),
-    OptionRule("options-conflict", lambda o: o.get("workload.session_start", "fresh") != "fresh"
-         and (o.get("load.concurrency_curve") is not None or o.get("target.models")),
-         "--session-start begins with a fixed number of sessions of one model; leave {other} out",
-         values=lambda o: {"other": "the curve of --concurrency" if o.get("load.concurrency_curve") else "--models"}),
+         ("trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks")),
+    OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded" and o.has("trace_max_wait"),
+         "--trace-timing recorded sends every call at its own instant, whatever it waits for; leave --trace-max-wait out"),
+    OptionRule("options-conflict", lambda o: starts_under_way(o) and changing(o) is not None,
+         "--session-start begins with what a constant load of one model has under way; leave {other} out",
+         values=lambda o: {"other": changing(o)}),
     OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
          and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
          "--trace-timing recorded sends every call at its own instant; leave --rate and --concurrency out"),
@@ -413,6 +411,15 @@ TRAFFIC = (
          "--prompt-form {form} does not go with long-context: its documents are words and a question", values=form),
     OptionRule("option-not-applicable", lambda o: o.drawn_ids and o.get("workload.tokenizer") == "none",
          "--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids", values=form),
+    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and bool(o.of_class),
+         "class {of_class!r}: --session-start goes with a run without classes; leave it out"),
+    OptionRule("option-missing", lambda o: starts_under_way(o) and o.complete and o.recorded_instants,
+         "--session-start begins a load of slots or of arrivals; add --concurrency or --rate"),
+    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("load.rate") is not None
+         and o.get("workload.session_start") != "stationary",
+         "--session-start {start} says where the slots of a closed loop begin; with --rate the arrivals decide which "
+         "sessions are under way and for how long: use --session-start stationary, or --concurrency",
+         values=lambda o: {"start": o.get("workload.session_start")}),
 )  # fmt: skip
 # Rules for one class.
 CLASS = (
@@ -461,6 +468,21 @@ CLASS = (
 def verbs(chosen: Chosen) -> list[str]:
     """What --between says, in order."""
     return list(chosen.get("control.between", ()))
+
+
+def starts_under_way(chosen: Chosen) -> bool:
+    return bool(chosen.get("workload.session_start", "fresh") != "fresh")
+
+
+def changing(chosen: Chosen) -> str | None:
+    """The option that makes a load change, or several models of it; None: it is constant."""
+    if chosen.get("load.concurrency_curve") is not None:
+        return "the curve of --concurrency"
+    if chosen.get("load.rate_curve") is not None:
+        return "the curve of --rate"
+    if chosen.get("load.rate") == math.inf:
+        return "--rate inf"
+    return "--models" if chosen.get("target.models") else None
 
 
 def identity(chosen: Chosen) -> SessionIdentity:

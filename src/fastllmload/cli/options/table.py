@@ -173,10 +173,13 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--trace-timing", "workload.trace_timing", read.one_of("dependent", "recorded"), "KIND",
               "When calls of a session are due: after the replies that they wait for and the recorded delay (dependent, "
               "default), or at their recorded instants."),
+        value("--trace-max-wait", "workload.trace_max_wait", read.longest_waits, "TIME",
+              "Cuts longer waits of a trace of sessions, before --trace-speed: 30s, or by kind user=30s,tool=2m (of tool, "
+              "user, agent, unknown)."),
         value("--session-start", "workload.session_start", read.session_start, "KIND",
-              "Where the first session of each slot of a closed loop begins: at its first call (fresh, default); in the "
-              "middle, as if the load had gone on for long (stationary); or within a part of its length "
-              "(share:0.25,0.75). The warm-up sends the latest prompts of what has gone before."),
+              "Where sessions begin: at their first calls (fresh, default); where they would be if the load had been there "
+              "for long (stationary, in a closed loop and at a rate); or, in each slot of a closed loop, within a part of "
+              "their length (share:0.25,0.75). The warm-up sends the latest prompts of what has gone before."),
         value("--trace-prompts", "workload.trace_prompts", read.one_of("auto", "whole", "delta"), "KIND",
               "What the rows of one session are: whole prompts, or additions to the row before (delta). Default auto: their "
               "blocks say it."),

@@ -30,7 +30,7 @@ class JudgedRequests:
     """The requests that objectives are about, one item per request of *times*.
 
     *rows*: their rows; *timed*: their content tokens, *output*: all of them, -1 where unknown; *fluid*: by the run's
-    targets; *reader*: whose speed `idle` is computed for.
+    targets; *reader*: whose speed `idle` is computed for; *acted*: ns to the first action, None: no reply has a tool call.
     """
 
     rows: Rows
@@ -39,6 +39,7 @@ class JudgedRequests:
     times: TokenTimes
     fluid: Fluidity
     reader: Reader
+    acted: Numbers | None = None
 
     @property
     def ok(self) -> Mask:
@@ -109,6 +110,7 @@ METRICS: dict[str, RequestMetric] = {
     "ttft_sched": RequestMetric("ms", lambda judged: ttft_sched(judged.rows)),
     "e2el_sched": RequestMetric("ms", lambda judged: e2e_sched(judged.rows), all_tokens=True),
     "ttft_any": RequestMetric("ms", lambda judged: ttft_any(judged.rows), all_tokens=True),
+    "ttfa": RequestMetric("ms", lambda judged: ttft(judged.rows) if judged.acted is None else judged.acted),
     "tpot_any": RequestMetric(
         "ms", lambda judged: tpot_any(judged.rows, judged.output), null_passes=True, all_tokens=True
     ),
@@ -117,7 +119,7 @@ METRICS: dict[str, RequestMetric] = {
 
 OF_ANSWERS = ("e2el", "e2el_sched")  # of METRICS: those of answers that are not tokens
 # What a session as a whole can be limited to, and its unit: `sessions` of run.json says how many meet it.
-OF_SESSIONS = {"session_makespan": "ms", "session_stretch": "factor"}
+OF_SESSIONS = {"session_makespan": "ms", "session_first_action": "ms", "session_stretch": "factor"}
 
 
 def outcome(judged: JudgedRequests, name: str, limit: float) -> ObjectiveOutcome:

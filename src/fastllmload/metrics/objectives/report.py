@@ -22,6 +22,7 @@ from fastllmload.metrics.objectives.evaluators import (
     outcome,
 )
 from fastllmload.metrics.objectives.objective import Objective, class_name, class_number, of_requests, subject
+from fastllmload.metrics.request.action import called, ttfa
 from fastllmload.metrics.run.throughput import TimeBase, per_second
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
 from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of, targets_of
@@ -63,7 +64,9 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
 def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> JudgedRequests:
     """The requests of *times*, with the reader of the run."""
     timed, output = tokens.timed[times.rows], tokens.output[times.rows]
-    return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.document.config.output))
+    rows = run.rows[times.rows]
+    acted = ttfa(run, times.rows) if called(rows) else None
+    return JudgedRequests(rows, timed, output, times, fluid, reader_of(run.document.config.output), acted)
 
 
 def titled_metrics(judged: JudgedRequests, chosen: Mask) -> dict[str, Metric]:

@@ -11,6 +11,7 @@ from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import durations as times
 from fastllmload.metrics.request import tpot as per_token
+from fastllmload.metrics.request.action import called, ttfa
 from fastllmload.metrics.request.tpot import came_whole, spaced
 from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import TokenCounts
@@ -31,6 +32,8 @@ def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[
     }
     limited = (known(found["dispatch_lag"].p99) or 0.0) > LIMITED_ABOVE_MS
     found["dispatch_lag"] = replace(found["dispatch_lag"], generator_limited=limited)
+    if "ttfa" in found:
+        found["ttfa"] = replace(found["ttfa"], title="Time to first action")
     found |= token_rates(rows, output, timed)
     notes = notes_of(int(came_whole(run)[mine].sum()), len(mine))
     return found | {name: replace(found[name], note=note) for name, note in notes.items()}
@@ -66,7 +69,9 @@ DURATIONS = (
 
 
 def by_request(run: Run, tokens: TokenCounts, mine: Numbers) -> dict[str, Values]:
-    """Metric → ns of each of the rows *mine*: first-token latencies, durations, times per token."""
+    """Metric → ns of each of the rows *mine*: first-token latencies, durations, times per token; `ttfa` where replies have
+    tool calls.
+    """
     rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
     return {
         **{of.__name__: of(rows) for of in DURATIONS},
@@ -75,6 +80,7 @@ def by_request(run: Run, tokens: TokenCounts, mine: Numbers) -> dict[str, Values
         "tpot_any": per_token.tpot_any(rows, spaced(run, tokens.output)[mine]),
         "norm_latency": per_token.norm_latency(rows, output),
         "norm_latency_sched": per_token.norm_latency_sched(rows, output),
+        **({"ttfa": ttfa(run, mine)} if called(rows) else {}),
     }
 
 

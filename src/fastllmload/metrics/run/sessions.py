@@ -23,6 +23,7 @@ from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import Objective, objectives_of
+from fastllmload.metrics.request.action import UNKNOWN, first_call_ns
 from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.block_hits import block_hits
 from fastllmload.metrics.run.conversations import conversing
@@ -89,7 +90,8 @@ def sessions_block(run: Run, window: Window | None, chosen: Populations, good: M
     if calls is None:
         return None
     limits = [one for one in asked_objectives(run) if one.of_sessions]
-    found = figures(window, calls, chosen, good, from_the_first_call(run, calls), limits)
+    finished = completed(run, calls, window, from_the_first_call(run, calls))
+    found = figures(window, calls, chosen, good, from_the_first_call(run, calls), finished, limits)
     return replace(found, cache=cache_of(run, chosen))
 
 
@@ -181,13 +183,15 @@ def sent_ns(rows: Rows) -> Numbers:
 class Completed:
     """Sessions that were sent from their first call on, in the window, and of which all calls were ok: by their begin.
 
-    *number* among the sent ones; in ns *makespan*, *model_time* and *tool_time* of its longest chain; *stretch*: NaN where a
-    service time is not recorded; *paths*: ns of PARTS. *ended*: the end of every session in the run whose calls were all ok.
+    *number* among the sent ones; in ns *makespan*, *model_time* and *tool_time* of its longest chain, *first_action* (NaN:
+    none, or not known); *stretch*: NaN where a service time is not recorded; *paths*: ns of PARTS. *ended*: the end of every
+    session in the run whose calls were all ok.
     """
 
     number: Numbers
     makespan: Numbers
     stretch: Floats
+    first_action: Floats
     paths: Floats
     ended: Numbers
 
@@ -205,12 +209,13 @@ class Completed:
         return {
             "session_makespan": self.makespan,
             "session_stretch": self.stretch,
+            "session_first_action": self.first_action,
             "session_model_time": self.model_time,
             "session_tool_time": self.tool_time,
         }
 
 
-def completed(calls: SentCalls, window: Window, begun: Mask) -> Completed:
+def completed(run: Run, calls: SentCalls, window: Window, begun: Mask) -> Completed:
     end = calls.most(np.where(calls.call["background"] == 0, calls.rows["t_end"], 0))
     complete = calls.total(calls.rows["status"] == layout.OK) == calls.planned
     done = np.flatnonzero(window.holds(calls.begin) & begun & complete)
@@ -218,7 +223,26 @@ def completed(calls: SentCalls, window: Window, begun: Mask) -> Completed:
     makespan = (end - calls.begin)[done]
     paths = np.array([critical_path(calls, int(one)) for one in done], np.float64).reshape(-1, len(PARTS))
     recorded = np.array([recorded_ns(calls, int(one)) for one in done], np.float64)
-    return Completed(done, makespan, makespan / recorded, paths, end[complete])
+    acted = first_actions(calls, first_call_ns(run)[calls.at])[done]
+    return Completed(done, makespan, makespan / recorded, acted, paths, end[complete])
+
+
+def first_actions(calls: SentCalls, called_ns: Numbers) -> Floats:
+    """ns from the first send of each session to its first action; NaN without one, or where it is not known. *called_ns*:
+    the first event of a tool call in each reply (`action.first_call_ns`).
+
+    A reply acts with the first event of a tool call. Without one it acts at its end if a tool or another agent follows it in
+    the plan, else with its first answer token.
+    """
+    acts = np.isin(calls.call["kind"], (WaitKind.TOOL, WaitKind.AGENT)) & (calls.cause >= 0) & ~calls.from_start
+    followed = np.zeros(len(calls.rows), np.bool_)
+    followed[calls.cause[acts]] = True
+    without = np.where(followed, calls.rows["t_end"], calls.rows["t_first"])
+    at = np.where(called_ns == 0, without, called_ns).astype(np.float64)
+    at[at == 0] = np.inf
+    at[called_ns == UNKNOWN] = np.nan
+    found: Floats = np.minimum.reduceat(at, calls.first[:-1]) - calls.begin
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def session_metrics(found: SessionFigures | None) -> dict[str, Metric]:
@@ -228,6 +252,7 @@ def session_metrics(found: SessionFigures | None) -> dict[str, Metric]:
     return {
         "session_makespan": found.makespan,
         "session_stretch": found.stretch,
+        "session_first_action": found.first_action,
         "session_model_time": found.model_time,
         "session_tool_time": found.tool_time,
         "sessions_s": Metric(value=found.completed_per_s, unit="sessions/s"),
@@ -236,8 +261,9 @@ def session_metrics(found: SessionFigures | None) -> dict[str, Metric]:
 
 
 def figures(
-    window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask, limits: Sequence[Objective]
-) -> SessionFigures:
+    window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask, finished: Completed,
+    limits: Sequence[Objective],
+) -> SessionFigures:  # fmt: skip
     """*begun*: sessions that were not under way at time zero; those that were count in rates and groups alone. *limits* of
     sessions.
     """
@@ -248,11 +274,10 @@ def figures(
     inside = window.holds(begin) & begun
     complete = calls.total(ok) == planned
     failed, unfinished = inside & ~complete & (bad > 0), inside & ~complete & (bad == 0)
-    finished = completed(calls, window, begun)
     done, makespan = finished.number, finished.makespan
     tools = np.where(calls.call["kind"] == WaitKind.TOOL, calls.wait_ns, 0)
     within = {
-        one: (makespan <= round(one.limit * 1e6)) if one.metric == "session_makespan" else finished.stretch <= one.limit
+        one: finished.values[one.metric] <= (round(one.limit * 1e6) if one.unit == "ms" else one.limit)
         for one in limits
     }
     every = np.ones(len(done), np.bool_) if good is None else (calls.total(good[calls.at]) == planned)[done]
@@ -281,6 +306,7 @@ def figures(
         tool_time=distribution(finished.tool_time, "ms"),
         tool_time_all=distribution(calls.total(tools)[done], "ms"),
         stretch=distribution(finished.stretch, ""),
+        first_action=distribution(finished.first_action, "ms"),
         calls=distribution(planned[done].astype(np.float64), "calls"),
         agents=distribution(calls.most(calls.call["chain"])[done] + 1.0, "agents"),
         depth=distribution(calls.most(calls.call["depth"])[done].astype(np.float64), "levels"),
@@ -317,12 +343,15 @@ def critical_path(calls: SentCalls, session: int) -> list[float]:
 
 
 def recorded_ns(calls: SentCalls, session: int) -> float:
-    """The makespan of a session with the recorded service times and the waits as they were; NaN where one is unknown."""
+    """The makespan of a session with the recorded service times, and with the waits of this run, which --trace-speed has
+    divided; NaN where a service time is unknown. A call that waits for nothing begins at its own instant.
+    """
     low, high = int(calls.first[session]), int(calls.first[session + 1])
     service = calls.call["service_s"][low:high] * 1e9
     if np.isnan(service).any():
         return float("nan")
-    begins = [0.0] * (high - low)
+    due = calls.rows["t_sched"][low:high]
+    begins = (due - due.min()).astype(np.float64).tolist()
     ends = [0.0] * (high - low)
     for number in range(high - low):
         cause = int(calls.cause[low + number]) - low

@@ -9,7 +9,7 @@ Streams of origin O (seed and phase): O/openings and O/blocks (text), O/lengths 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ from fastllmload.documents.plan import (
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile, disk_errors
+from fastllmload.plan.conversations.opening import ChosenCalls, Opening, arrivals_of, left_edges
 from fastllmload.plan.conversations.scripted import ScriptedConversations
 from fastllmload.plan.conversations.turns import MOST_TURNS, Filler, TurnPart, joined
 from fastllmload.plan.plan import (
@@ -42,6 +43,7 @@ from fastllmload.plan.plan import (
     LAST_TURN,
     PIECES,
     REAL_REPLY,
+    SCHEDULE,
     STITCHED,
     TURN,
 )
@@ -57,34 +59,10 @@ from fastllmload.workload.paths import session_shapes
 from fastllmload.workload.request import Content, DatasetRequest
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
-from fastllmload.workload.underway import AFTER_ALL_NS, Start, UnderWay, under_way
+from fastllmload.workload.underway import UnderWay
 
 Numbers = npt.NDArray[np.int64]
 COPIED = 1 << 22  # bytes of complete bodies that are written at once
-
-
-@dataclass(frozen=True)
-class ChosenCalls:
-    """The calls of a phase: *call* in the graph and the *round* of each; session s has those from *first[s]* on. int64."""
-
-    call: Numbers
-    round: Numbers
-    first: Numbers
-
-
-@dataclass(frozen=True)
-class Opening:
-    """How the measured phase begins: its *slots* in the middle of sessions, of which it sends as many as *quota* has
-    requests if *by_starts*, else those of a pool. *origin* of that phase; *primed*: a warm-up sends what the server has
-    seen of them.
-    """
-
-    start: Start
-    slots: int
-    quota: Quota
-    by_starts: bool
-    origin: Origin
-    primed: bool
 
 
 class GraphSessions:
@@ -113,9 +91,8 @@ class GraphSessions:
             self.instants = graph.start_recorded_ns[self._order]
         if opening is not None:
             self._check_complete()
-            factor = 1.0 / workload.trace_speed
             sessions = opening.quota.requests if opening.by_starts else opening.slots + self._pool(opening.quota)
-            self._under = under_way(graph, opening.start, opening.slots, sessions, factor, f"{opening.origin}/start")
+            self._under = opening.under_way(graph, sessions, workload.trace_speed)
             self._graph = self._sent = self._under.graph
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
@@ -136,6 +113,8 @@ class GraphSessions:
         else:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
         arrays = {EDGES: edges, CALLS: self._calls(chosen), **self._blocks(chosen), **bodies.graph}
+        if self._opening is not None and self._opening.at_ns is not None and not self._warmup:
+            arrays[SCHEDULE] = arrivals_of(turns, chosen.first[:-1])
         return replace(bodies, turns=turns, graph=arrays, conversations=self._conversations(chosen, turns))
 
     def _alone(self, chosen: ChosenCalls, bodies: Bodies) -> Bodies:
@@ -476,6 +455,7 @@ def session_facts(
         notes=(*graph.notes, *(f"{count} entries left out: {reason}" for reason, count in graph.left_out.items())),
         start=None if under is None else workload.session_start,
         under_way=None if under is None else under.live,
+        ending=None if under is None else under.ending or None,
         calls_before=None if under is None else int((under.due_ns < 0).sum()),
     )
 
@@ -510,37 +490,6 @@ def chosen_edges(graph: CallGraph, chosen: ChosenCalls, session: Numbers, factor
     found["source"], found["target"] = graph.edge_from[edge] + shift, target
     found["wait_ns"] = np.round(graph.edge_wait_ns[edge] * factor)
     found["flags"] = np.where(graph.edge_from_start[edge], EDGE_START, 0)
-    return found[np.lexsort((found["target"], found["source"]))]
-
-
-def left_edges(
-    under: UnderWay, chosen: ChosenCalls, session: Numbers, think_ns: Numbers, factor: float
-) -> npt.NDArray[np.void]:
-    """The edges between the *chosen* calls, which are all that is left. What a call waited for before time zero makes it due
-    some time after the first call of its session is. Sets *think_ns* of the first calls: when they are due.
-    """
-    graph, many = under.graph, len(chosen.call)
-    place = np.full(len(graph), -1, np.int64)
-    place[chosen.call] = np.arange(many)
-    source, target = place[graph.edge_from], place[graph.edge_to]
-    wait = np.round(graph.edge_wait_ns * factor).astype(np.int64)
-    both = (source >= 0) & (target >= 0)
-    found = np.zeros(int(both.sum()), EDGE)
-    found["source"], found["target"], found["wait_ns"] = source[both], target[both], wait[both]
-    found["flags"] = np.where(graph.edge_from_start[both], EDGE_START, 0)
-    past = (source < 0) & (target >= 0)
-    since = np.where(graph.edge_from_start, under.due_ns[graph.edge_from], under.end_ns[graph.edge_from]) + wait
-    latest = np.full(many, np.iinfo(np.int64).min)
-    np.maximum.at(latest, target[past], since[past])
-    first = chosen.first[:-1]
-    due = under.due_ns[chosen.call[first]]
-    think_ns[first] = np.where(due < AFTER_ALL_NS, due, 0)
-    waits = np.flatnonzero(latest > np.iinfo(np.int64).min)
-    waits = waits[~np.isin(waits, first)]
-    more = np.zeros(len(waits), EDGE)
-    more["source"], more["target"], more["flags"] = first[session[waits]], waits, EDGE_START
-    more["wait_ns"] = latest[waits] - due[session[waits]]
-    found = np.concatenate([found, more])
     return found[np.lexsort((found["target"], found["source"]))]
 
 

@@ -131,7 +131,8 @@ def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
     when = "at recorded instants" if found.timing == "recorded" else "after the replies that they wait for"
     lines = [("sessions", shape), ("calls due", f"{when}{f': waits {waits}' if waits else ''}")]
     if found.start is not None:
-        before = f"{found.under_way:,} sessions are under way, {found.calls_before:,} calls before are not sent"
+        ending = f", {found.ending:,} more in their last call" if known(found.ending) else ""
+        before = f"{found.under_way:,} sessions are under way{ending}; {found.calls_before:,} calls before are not sent"
         lines.append(("starts", f"{found.start}: {before}"))
     if found.ideal is not None:
         lines.append(("ideal hits", ideal_text(found.ideal)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.plan.conversations.graph import GraphSessions, Opening
+from fastllmload.plan.conversations.graph import GraphSessions
+from fastllmload.plan.conversations.opening import Opening
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
 from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.prompts.composed import ComposedPrompts
@@ -17,7 +18,7 @@ from fastllmload.settings import RunSettings, Workload
 from fastllmload.workload.completion import CodeSamples
 from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
-from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.graph import CallGraph, read_longest_waits
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
@@ -81,6 +82,8 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         return LoadedWorkload(samples=None if path is None else CodeSamples.read(path))
     if path is not None and has_sessions(workload.name, path):
         graph = read_call_graph(workload.name, path, prompts=workload.trace_prompts)
+        if workload.trace_max_wait is not None:
+            graph = graph.with_waits_at_most(read_longest_waits(workload.trace_max_wait))
         return LoadedWorkload(graph=graph.between(workload.trace_from, workload.trace_to))
     check_drawn(workload)
     if workload.name not in TRACES:

@@ -186,6 +186,7 @@ def sessions(found: SessionFigures) -> Iterator[Table]:
     """One row per figure of a session; then the calls by turn, and by depth where agents started others."""
     figures = [
         ("makespan (ms)", found.makespan),
+        ("time to first action (ms)", found.first_action),
         ("time in the model (ms)", found.model_time),
         ("time in tools (ms)", found.tool_time),
         ("time in all tools (ms)", found.tool_time_all),

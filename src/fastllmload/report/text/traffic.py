@@ -254,6 +254,10 @@ def session_texts(found: SessionFigures) -> list[str]:
             f"makespan p50 {quantity(found.makespan.p50)}, p99 {quantity(found.makespan.p99)}{few} ms; "
             f"{quantity(found.calls.mean)} calls and {quantity(found.agents.mean)} agents each"
         )
+    if known(found.first_action.n):
+        lines.append(
+            f"first action p50 {quantity(found.first_action.p50)}, p99 {quantity(found.first_action.p99)}{few} ms"
+        )
     path = found.critical_path
     if path is not None:
         named = ((name, getattr(path, name)) for name in path.__struct_fields__)
