@@ -25,7 +25,7 @@ MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
 
-DATASETS = ("sharegpt", "csv", "dataset")
+DATASETS = ("sharegpt", "csv", "hf", "dataset")
 CUSTOM = ("custom", "batch", "jsonl")
 TRACES = (
     "trace", "mooncake", "azure", "burstgpt", "weka", "agentic-mooncake", "dynamo", "otel", "tracelab", "dag",

@@ -109,7 +109,7 @@ def url_secrets(url: str) -> list[str]:
     the fragment: options allow neither in a URL, and `?key=...` is often a credential.
     """
     try:
-        parts = urlsplit(labelled(url)[1])
+        parts = urlsplit(labelled(url)[1].removeprefix("prometheus+"))
         found = [parts.password or parts.username or "", parts.fragment]
     except ValueError:  # not a URL; the code that uses it reports that
         return []

@@ -29,6 +29,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     models: tuple[tuple[str, float], ...] = ()  # name and weight of each; empty: *model* alone, else it is the first
     model_zipf: float | None = None  # weights by place in *models*: 1/place^model_zipf
+    model_order: str = "random"  # how *models* are given to sessions: random or round-robin
     model_check: bool = True  # reject a model that is not in the server's list
     headers: tuple[tuple[str, str], ...] = ()
     source_addresses: tuple[str, ...] = ()
@@ -85,6 +86,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace or data set
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
+    hf_split: str | None = None  # of a data set of Hugging Face; None: train, or the only one
+    hf_subset: str | None = None  # of a data set of Hugging Face; None: its default
+    dataset_columns: tuple[tuple[str, str], ...] = ()  # prompt, answer or class, and the column that has it
     trace_speed: float = 1.0  # factor; 2: twice as fast as it was recorded
     trace_from: float = 0.0  # where in the trace to start
     trace_to: float | None = None  # where in the trace to end; None: at its end
@@ -145,6 +149,7 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     models: tuple[tuple[str, float], ...] = ()  # as those of the target
     model_zipf: float | None = None  # as that of the target
+    model_order: str = "random"  # as that of the target
     endpoint_path: str | None = None  # path of its requests; None: the run's, or the protocol's
     headers: tuple[tuple[str, str], ...] = ()  # on top of the run's
     endpoint_type: str | None = None
@@ -196,6 +201,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True  # whether anything is sampled
     urls: tuple[str, ...] = ()  # metrics pages in Prometheus text, URL or LABEL=URL; empty: /metrics of each target
     metrics: tuple[str, ...] = ()  # further series, by the server's names
+    matchers: str | None = None  # of the series of a Prometheus server, as in PromQL; None: all that it has
     interval: float = 1.0  # between samples
     idle: float = 0.0  # sampled before the first request, for what the idle system takes
     power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from truth.truth_bench import measure
 
 import fastllmload
 from fastllmload.plan.archive import load_plan
@@ -61,3 +62,23 @@ def test_what_the_standard_workloads_share_is_found(tmp_path: Path, workload: st
     """The engine splits text at spaces, so its counts differ from the plan's; shared parts are found all the same."""
     rows = served(tmp_path, workload=workload, osl="1")
     assert least < rows["cached_tokens"].sum() / rows["prompt_tokens"].sum() < 0.8
+
+
+def test_a_data_set_of_the_hub_is_sent_as_it_is(tmp_path: Path) -> None:
+    """The engine gets each question as often as the others, and as many tokens of answer as the set's answers have."""
+    datasets = pytest.importorskip("datasets", reason="without the extra `hf` no data set is read with the package")
+    rows = [{"question": " ".join(["ask"] * (n + 1)), "answer": " word" * (2 * n + 1)} for n in range(8)]
+    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "set"))
+    measured = measure(
+        tmp_path / "run",
+        ["--rate", "200", "-n", "40", "--workload", "hf", "--dataset-path", str(tmp_path / "set"), "--no-telemetry",
+         "--save-plan", str(tmp_path / "plan")],
+        pin=False, ttft_ms=1.0, itl_ms=0.5,
+    )  # fmt: skip
+    assert measured.exit_code == 0, measured.said
+    number = next(phase["number"] for phase in measured.run.manifest["phases"] if phase["name"] == "measure")
+    found = measured.truth.requests[measured.truth.requests["phase"] == number]
+    assert sorted(found["output_tokens"].tolist()) == sorted(5 * [2 * n + 1 for n in range(8)])
+    plan = load_plan(tmp_path / "plan", tmp_path / "unpacked")
+    texts = sorted(json.loads(plan.body(n))["messages"][0]["content"] for n in range(40))
+    assert texts == sorted(5 * [row["question"] for row in rows])

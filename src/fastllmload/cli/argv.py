@@ -16,8 +16,8 @@ from pathlib import Path
 from fastllmload.redact import BODY_OPTIONS, PLACEHOLDER, body_secrets, class_secrets, header_line_secrets, url_secrets
 
 SECRETS: dict[str, Callable[[str], list[str]]] = {  # flag: the secrets in its value
-    "--api-key": lambda value: [value],
-    **dict.fromkeys(("-H", "--header"), header_line_secrets),
+    **dict.fromkeys(("--api-key", "--through-api-key"), lambda value: [value]),
+    **dict.fromkeys(("-H", "--header", "--direct-header", "--through-header"), header_line_secrets),
     **dict.fromkeys(
         ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics", "--gpu-telemetry"),
         url_secrets,

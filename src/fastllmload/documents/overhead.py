@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from fastllmload.documents.comparison import GateLimit
 from fastllmload.documents.experiment import ExperimentDocument
-from fastllmload.documents.fields import ByRun, Document, Interval, Names, OfFigure, Reveals, Sentence, field
+from fastllmload.documents.fields import ByRun, Document, Interval, Model, Names, OfFigure, Reveals, Sentence, field
 from fastllmload.settings import RunSettings
 
 
@@ -16,6 +16,7 @@ class OverheadParameters(Document, frozen=True, kw_only=True):
     pairs: int | None = None  # of runs, one each way
     direct: Names = ()  # URLs of the direct way
     through: Names = ()  # URLs of the way through the gateway
+    through_model: Model = None  # that the gateway is asked for; None: the model of the direct way
     run: RunSettings = RunSettings()
 
 

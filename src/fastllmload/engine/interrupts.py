@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -28,6 +29,7 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
         self._wake_before = -1
         self._pipe = (-1, -1)
+        self._open = threading.Lock()  # held while the pipe is written by other threads, or closed
 
     def __enter__(self) -> Self:
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -45,7 +47,9 @@ class Interrupts:
             signal.set_wakeup_fd(self._wake_before)
             for number, before in self._before.items():
                 signal.signal(number, before)
-        for end in self._pipe:
+        with self._open:
+            pipe, self._pipe = self._pipe, (-1, -1)
+        for end in pipe:
             os.close(end)
 
     def collect(self) -> None:
@@ -61,6 +65,12 @@ class Interrupts:
         """Return after *seconds*, or as soon as a signal comes."""
         if select.select([self._pipe[0]], [], [], max(0.0, seconds))[0]:
             os.read(self._pipe[0], 4096)
+
+    def wake(self) -> None:
+        """End a `wait`, from any thread."""
+        with self._open, contextlib.suppress(BlockingIOError):  # full, so that it ends anyway
+            if self._pipe[1] >= 0:
+                os.write(self._pipe[1], b"\0")
 
 
 def is_ignored(number: signal.Signals) -> bool:

@@ -84,9 +84,14 @@ def gate_table(document: OverheadDocument) -> Table:
 
 
 def ways(document: OverheadDocument) -> dict[str, str]:
-    """Each way with its URLs and the verdicts on its runs."""
+    """Each way with its URLs, a model of its own and the verdicts on its runs."""
     urls = {"direct": document.parameters.direct, "through": document.parameters.through}
-    return {way.capitalize(): f"{', '.join(urls[way])}; {verdicts(found)}" for way, found in document.verdicts.items()}
+    model = document.parameters.through_model
+    named = {"through": f", as {model}"} if model else {}
+    return {
+        way.capitalize(): f"{', '.join(urls[way])}{named.get(way, '')}; {verdicts(found)}"
+        for way, found in document.verdicts.items()
+    }
 
 
 def verdicts(found: tuple[str, ...]) -> str:

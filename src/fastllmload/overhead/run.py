@@ -13,7 +13,7 @@ What could pass for overhead, and what removes it:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from fastllmload.compare.gate import FAILED, UNDECIDED, Gate, GateResult, judge_
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.documents.comparison import GateLimit
 from fastllmload.documents.overhead import OverheadDocument
-from fastllmload.engine.preflight.check import Preflight, preflight
+from fastllmload.engine.preflight.check import preflight
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.run_plans import resolve_settings
 from fastllmload.errors import InputError
@@ -47,8 +47,19 @@ NOT_MET = 1
 
 
 @dataclass(frozen=True)
+class WayOptions:
+    """What only requests of one way have; *model* and *secret* None: the run's. *headers* come on top of the run's."""
+
+    model: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    secret: Secret | None = None
+
+
+@dataclass(frozen=True)
 class OverheadTerms:
-    """*pairs* of runs. *figures*: names, empty for the usual ones. *mode*: when a gate fails (`compare.gate`)."""
+    """*pairs* of runs. *figures*: names, empty for the usual ones. *mode*: when a gate fails (`compare.gate`). *direct*,
+    *through*: what only one way has.
+    """
 
     folder: Path
     pairs: int = 8
@@ -57,15 +68,21 @@ class OverheadTerms:
     mode: str = "significant"
     settle_s: float = SETTLE_S
     strict: bool = False
+    direct: WayOptions = WayOptions()
+    through: WayOptions = WayOptions()
+
+    def own(self, way: str) -> WayOptions:
+        return self.direct if way == DIRECT else self.through
 
 
 @dataclass
 class Overhead:
-    """*ways*: settings by way, DIRECT and THROUGH. *runs*: those measured so far."""
+    """*ways*: settings by way, DIRECT and THROUGH. *secrets*: API keys by way. *runs*: those measured so far."""
 
     experiment: Experiment
     book: Journal[OverheadDocument]
     ways: dict[str, RunSettings]
+    secrets: dict[str, Secret | None]
     terms: OverheadTerms
     repeats: bool
     runs: dict[str, list[RunRecord]] = field(default_factory=lambda: {DIRECT: [], THROUGH: []})
@@ -75,6 +92,7 @@ class Overhead:
             for way in order(pair):
                 settings = self._settings(pair, way)
                 self.experiment.set_target(settings)
+                self.experiment.secret = self.secrets[way]
                 level = self.experiment.level(f"pair {pair + 1} {way}", settings)
                 self.runs[way].append(RunRecord(level.folder, level.document))
                 self.experiment.record(level, cell={"way": way}, repetition=pair)
@@ -137,30 +155,56 @@ def repeats_prompts(settings: RunSettings) -> bool:
     )
 
 
+def of_way(settings: RunSettings, own: WayOptions) -> RunSettings:
+    """*settings* with the model and the headers of one way."""
+    target = {"headers": (*settings.target.headers, *own.headers)} if own.headers else {}
+    return changed(settings, target=target | ({} if own.model is None else {"model": own.model}))
+
+
 def checked_ways(
-    settings: RunSettings, direct: Sequence[str], through: Sequence[str], secret: Secret | None, redact: Redactor
+    ways: dict[str, RunSettings], secrets: Mapping[str, Secret | None], redact: Redactor
 ) -> dict[str, RunSettings]:
-    """The settings of both ways, once all URLs answer with the same model; the model, its context and how tokens are counted
-    in events are then the same in all runs. InputError, TargetError.
+    """The settings of both *ways*, once all URLs answer; the model (unless a way has its own), its context and how tokens
+    are counted in events are then the same in all runs. InputError, TargetError.
     """
-    found = preflight(settings, [*direct, *through], secret, redact)
-    if settings.output.plan is None:  # whose bodies have all that
-        settings = with_found(settings, found)
+    direct, through = ways[DIRECT], ways[THROUGH]
+    found = preflight(direct, direct.target.urls, secrets[DIRECT], redact)
+    if through.target.model is None:
+        through = changed(through, target={"model": found.model})
+    other = preflight(through, through.target.urls, secrets[THROUGH], redact)
+    if direct.output.plan is not None:  # whose bodies have all that
+        return ways
+    usage = found.way if found.way == other.way else None
+    limits = [each.context_limit for each in (found, other) if each.context_limit is not None]
     return {
-        way: changed(settings, target={"urls": tuple(urls)}) for way, urls in ((DIRECT, direct), (THROUGH, through))
+        DIRECT: with_found(direct, found.model, usage, min(limits, default=None)),
+        THROUGH: with_found(through, other.model, usage, min(limits, default=None)),
     }
 
 
-def with_found(settings: RunSettings, found: Preflight) -> RunSettings:
+def with_found(settings: RunSettings, model: str, way: str | None, context_limit: int | None) -> RunSettings:
     usage, limit = settings.workload.continuous_usage, settings.workload.context_limit
     return changed(
         settings,
-        target={"model": found.model},
+        target={"model": model},
         workload={
-            "continuous_usage": (found.way or "off") if usage == "auto" else usage,
-            "context_limit": found.context_limit if limit is None else limit,
+            "continuous_usage": (way or "off") if usage == "auto" else usage,
+            "context_limit": context_limit if limit is None else limit,
         },
     )
+
+
+def check_own_model(settings: RunSettings, own: WayOptions) -> None:
+    """InputError for a model of one way where requests do not all name the run's."""
+    named = [one.name for one in settings.classes if one.model is not None or one.models]
+    if own.model is None:
+        return
+    if settings.output.plan is not None or settings.target.models or named:
+        what = "--plan" if settings.output.plan else "--models" if settings.target.models else f"class {named[0]!r}"
+        raise InputError(
+            "options-conflict",
+            f"--through-model {own.model} replaces the model of -m, but {what} names models of its own; give one of the two",
+        )
 
 
 def run_overhead(
@@ -178,24 +222,32 @@ def run_overhead(
         raise InputError(
             "option-not-applicable", "--class with a url: all requests take the way of --direct or --through"
         )
+    check_own_model(settings, terms.through)
     check_names([*terms.figures, *(gate.figure for gate in terms.gates)])
+    urls = {DIRECT: tuple(direct), THROUGH: tuple(through)}
+    ways = {way: changed(of_way(settings, terms.own(way)), target={"urls": each}) for way, each in urls.items()}
+    secrets = {way: terms.own(way).secret or secret for way in ways}
     redact = redactor(settings, secret)
+    for way, each in ways.items():
+        for text in redactor(each, secrets[way]).known:
+            redact.add(text)
     repeats = repeats_prompts(settings)
     asked: dict[str, Any] = {
         "pairs": terms.pairs,
         "direct": [Redactor(url_secrets(url))(url) for url in direct],
         "through": [Redactor(url_secrets(url))(url) for url in through],
+        "through_model": terms.through.model,
         "run": recorded_settings(settings),
     }
     book = Journal(terms.folder, OverheadDocument, "overhead", asked, report.JSON, redact)
-    ways = checked_ways(settings, direct, through, secret, redact)
+    ways = checked_ways(ways, secrets, redact)
     base = ways[DIRECT]
     with book:
         book.put(manifest=manifest_of(settings, dict(settings.output.declare)))
-        experiment = Experiment(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
+        experiment = Experiment(terms.folder, base, secrets[DIRECT], book, console, settle_s=terms.settle_s)
         many = f"{terms.pairs} pairs of runs, one directly and one through the gateway"
         console.announce(book, f"overhead in {terms.folder}: {many}", finished="runs")
-        if set(direct) == set(through):
+        if set(direct) == set(through) and terms.direct == terms.through:
             book.warn("ways-equal", "both ways are the same URLs: an A/A check, which should show no difference")
         if repeats and not settings.control.empties_caches:
             book.warn(
@@ -203,7 +255,7 @@ def run_overhead(
                 "the prompts of this workload are the same in every run, so a prefix cache of the server answers all but "
                 "the first; empty it with --between reset-cache, or disable it",
             )
-        overhead = Overhead(experiment, book, ways, terms, repeats)
+        overhead = Overhead(experiment, book, ways, secrets, terms, repeats)
         with conclude_when_stopped(book, "measurement", overhead.finalize), experiment:
             overhead.run()
         return 0 if overhead.finalize(journal.DONE) else NOT_MET

@@ -100,7 +100,7 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
     load = load if count is None else msgspec.structs.replace(load, num_requests=count)
     target = msgspec.structs.replace(
         settings.target, model=one.model or settings.target.model, models=one.models, model_zipf=one.model_zipf,
-        urls=one.urls or settings.target.urls,
+        model_order=one.model_order, urls=one.urls or settings.target.urls,
         endpoint_path=one.endpoint_path or settings.target.endpoint_path,
         endpoint_type=one.endpoint_type or settings.target.endpoint_type,
         headers=settings.target.headers + one.headers,

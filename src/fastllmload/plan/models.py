@@ -1,7 +1,8 @@
 """Several models or adapters in one plan: which request names which.
 
 Each session, or request that stands alone, draws its model from a stream of its own (S/model; of a class
-S/class/NAME/model), so lengths, instants and prompts are those of the plan with one model.
+S/class/NAME/model), or has the next in turn (round-robin); lengths, instants and prompts are those of the plan with one
+model.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def shares(target: Target) -> list[float]:
 def draw_models(target: Target, stream: str, turns: npt.NDArray[np.void] | None, requests: int) -> Numbers:
     """Index into *target*'s models of each request; one draw for each session, in the order of the plan."""
     session = np.arange(requests) if turns is None else turns["session"].astype(np.int64)
+    if target.model_order == "round-robin":
+        return session % len(target.models)
     source = random.Random(stream)
     drawn = np.array([source.random() for _ in range(int(session.max(initial=-1)) + 1)])
     ends = np.cumsum(shares(target))[:-1]

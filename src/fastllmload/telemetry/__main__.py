@@ -16,6 +16,7 @@ from fastllmload.telemetry.log import TelemetryLog
 from fastllmload.telemetry.sampler import Sampler
 from fastllmload.telemetry.sensors.host import Host
 from fastllmload.telemetry.sensors.nvml import Nvml
+from fastllmload.telemetry.sensors.prometheus import PrometheusTarget
 from fastllmload.telemetry.sensors.scrape import Scrape
 from fastllmload.telemetry.sensors.sensor import Absent, Sensor
 from fastllmload.telemetry.spec import SamplerSpec, open_power
@@ -34,7 +35,8 @@ def sources(spec: SamplerSpec, index: Index) -> list[Sensor]:
         found.append(sensor)
 
     for page in spec.pages:
-        take(Scrape(HttpPage(page, spec.timeout_s), spec.metrics, redact), page.role, page.exporter, page.label)
+        kind = Scrape if page.selector is None else PrometheusTarget
+        take(kind(HttpPage(page, spec.timeout_s), spec.metrics, redact), page.role, page.exporter, page.label)
     for name in spec.power:
         sensor = open_power(name, spec.power_command, spec.gpus, spec.interval_s)
         if isinstance(sensor, Absent):

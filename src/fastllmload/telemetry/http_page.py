@@ -26,7 +26,8 @@ FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_
 class PageSpec(msgspec.Struct, frozen=True):
     """*head*: request line and headers, CRLF-ended each, secrets included. *origin*: the URL without credentials.
 
-    *role* and *exporter*: what was recognised on the page (`servers.Engine`). *label*: what the user calls it.
+    *role* and *exporter*: what was recognised on the page (`servers.Engine`). *label*: what the user calls it. *selector*:
+    of its series at a Prometheus server, whose API *head* then asks (POST).
     """
 
     origin: str
@@ -43,6 +44,7 @@ class PageSpec(msgspec.Struct, frozen=True):
     role: str = "server"
     exporter: str | None = None
     label: str | None = None
+    selector: str | None = None
 
 
 @dataclass
@@ -58,16 +60,17 @@ class HttpPage:
     def __init__(self, spec: PageSpec, timeout_s: float = 5.0) -> None:
         self.spec = spec
         self.timeout_s = timeout_s
+        self.asked_ns = self.answered_ns = 0  # before the request was sent, and after the last byte of its answer
         self._connection: socket.socket | None = None
         self._context = tls_context(spec) if spec.tls else None
 
-    def get(self) -> HttpAnswer:
-        """The page. SensorError when it is not there whole within the time-out."""
+    def get(self, body: str | None = None) -> HttpAnswer:
+        """The page, or the answer to *body*. SensorError when it is not there whole within the time-out."""
         deadline = time.monotonic() + self.timeout_s
         kept = self._connection is not None
         while True:
             try:
-                return self._exchange(deadline)
+                return self._exchange(deadline, body)
             except (OSError, EOFError) as problem:
                 self.close()
                 if not kept or isinstance(problem, TimeoutError):
@@ -82,11 +85,14 @@ class HttpPage:
         if connection is not None:
             connection.close()
 
-    def _exchange(self, deadline: float) -> HttpAnswer:
+    def _exchange(self, deadline: float, body: str | None) -> HttpAnswer:
         connection = self._connection or self._connect(deadline)
         self._connection = connection
         connection.settimeout(left(deadline))
-        connection.sendall((self.spec.head + "\r\n").encode("latin-1"))
+        content = b"" if body is None else body.encode()
+        length = "" if body is None else f"Content-Length: {len(content)}\r\n"
+        self.asked_ns = time.monotonic_ns()
+        connection.sendall(f"{self.spec.head}{length}\r\n".encode("latin-1") + content)
         response = Response()
         while not response.complete:
             connection.settimeout(left(deadline))
@@ -95,6 +101,7 @@ class HttpPage:
                 response.end_of_stream()
                 break
             response.feed(data)
+        self.answered_ns = time.monotonic_ns()
         if not response.keep_alive:
             self.close()
         return response.answer

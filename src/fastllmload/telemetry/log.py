@@ -74,7 +74,9 @@ class TelemetryLog:
         for reading in readings:
             number = self._number(source, reading.key)
             if number is not None:
-                first, last = (before_ns, after_ns) if reading.t_ns is None else (reading.t_ns, reading.t_ns)
+                first, last = (
+                    (before_ns, after_ns) if reading.t_ns is None else (reading.t_ns, reading.until_ns or reading.t_ns)
+                )
                 rows.append(ROW.pack(first, last, reading.value, number, source))
         if len(self.index.series) > known:
             self._save()  # before the rows that refer to it

@@ -24,10 +24,12 @@ from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.telemetry.cluster import cluster_of, warnings
+from fastllmload.telemetry.energy import labels_of, node_of
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.sensors.nvml import throttle_words
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
 from fastllmload.telemetry.server_figures import Spans, server_figures
+from fastllmload.telemetry.servers import DEVICE
 from fastllmload.telemetry.spec import POWER
 
 PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line per core they would drown the rest
@@ -97,6 +99,16 @@ def share_of_a_core(cpu: TelemetrySeries) -> float | None:
     return float((cpu.value[-1] - cpu.value[1]) / seconds) if seconds > 0 else None
 
 
+THROTTLED = "gpu.throttled_by_"
+
+
+def device_name(series: TelemetrySeries) -> str:
+    """`gpu0` of NVML; of an exporter the GPU's number and its node."""
+    if not series.name.startswith(DEVICE):
+        return series.name.partition(".")[0]
+    return f"gpu{labels_of(series).get('gpu', '')} of {node_of(series)}"
+
+
 def throttling(found: TelemetryRecord, window: Window | None) -> list[str]:
     """Sentences about hardware that was slowed down while it was measured."""
     if window is None:
@@ -108,9 +120,15 @@ def throttling(found: TelemetryRecord, window: Window | None) -> list[str]:
             hot = np.array([bool(throttle_words(int(value))) for value in bits], np.bool_)
             if hot.any():
                 words = throttle_words(int(np.bitwise_or.reduce(bits)))
-                gpu = series.name.partition(".")[0]
+                gpu = device_name(series)
                 hot_gpu = f"{gpu} was throttled in {hot.mean():.0%} of its samples: {', '.join(words)}"
                 warnings.append(coded("gpu-throttled", hot_gpu))
+        elif series.name.startswith(THROTTLED):
+            counted = Spans(found, window).counter(series)
+            if counted is not None and counted[2] > 0:
+                cause = series.name.removeprefix(THROTTLED).replace("_", " ")
+                grew = f"{device_name(series)} was throttled by {cause}: {series.source_name} grew in the window"
+                warnings.append(coded("gpu-throttled", grew))
         elif series.name == "host.cpu.thermal_throttles":
             inside = series.value[window.holds(series.t_ns) & ~np.isnan(series.value)]
             if len(inside) > 1 and inside[-1] > inside[0]:

@@ -6,6 +6,7 @@
 | custom | JSON lines: `prompt` (text or token ids) or `messages`; optional `output_tokens`, `class`, `body` |
 | batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
 | csv | columns `prompt` and optional `output_tokens`, `class` |
+| hf | a data set of Hugging Face (`hugging_face.py`) |
 
 Of a ShareGPT conversation the first human turn is the prompt, and the first answer gives the output length.
 """
@@ -32,7 +33,7 @@ from fastllmload.workload.content.image import image_size
 from fastllmload.workload.request import Content, DatasetRequest, field_error
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
-DATASETS = ("sharegpt", "custom", "batch", "csv")
+DATASETS = ("sharegpt", "custom", "batch", "csv", "hf")
 MOST_TOKENS = 16_000_000
 LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
 COMPRESSED = {

@@ -13,6 +13,7 @@ import pytest
 from commands import command
 from refusals import says
 
+from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -99,3 +100,38 @@ def test_a_gateway_that_does_not_answer_is_refused_before_the_first_run(tmp_path
         gone = "http://127.0.0.1:9"
         done = command("overhead", "--direct", engine.url, "--through", gone, *SHORT, "-o", tmp_path / "o")
     assert done.returncode == 3 and gone in done.stderr and not (tmp_path / "o").exists()
+
+
+def test_each_way_has_its_own_key_model_and_headers(tmp_path: Path) -> None:
+    """By the notes of two servers; neither key is in any file of the folder."""
+    logged = ("authorization", "x-both", "x-direct", "x-through", "body:model")
+    key = tmp_path / "gateway.key"
+    key.write_text("gateway-key-77\n")
+    with (
+        SimulatorProcess(SimulatorOptions(model="m", logged=logged, truth=str(tmp_path / "direct.bin"))) as engine,
+        SimulatorProcess(SimulatorOptions(model="team", logged=logged, truth=str(tmp_path / "through.bin"))) as gateway,
+    ):
+        done = command(
+            "overhead", "--direct", engine.url, "--through", gateway.url, *SHORT, "-o", tmp_path / "o",
+            "-m", "m", "--api-key", "engine-key-66", "-H", "x-both: b", "--direct-header", "x-direct: d",
+            "--through-header", "x-through: t", "--through-model", "team", "--through-api-key-file", key,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    asked = {way: truth.load(tmp_path / f"{way}.bin") for way in ("direct", "through")}
+    notes = {
+        way: {line for one in found.requests[found.requests["key"] != truth.NO_KEY]
+              for line in found.notes[int(one["serial"])].splitlines()}
+        for way, found in asked.items()
+    }  # fmt: skip
+    assert notes == {
+        "direct": {"authorization: Bearer engine-key-66", "x-both: b", "x-direct: d", "body:model: m"},
+        "through": {"authorization: Bearer gateway-key-77", "x-both: b", "x-through: t", "body:model: team"},
+    }
+    document = json.loads((tmp_path / "o/overhead.json").read_text())
+    assert document["parameters"]["through_model"] == "team"
+    assert "as team" in (tmp_path / "o/overhead.md").read_text()
+    written = [path for path in (tmp_path / "o").rglob("*") if path.is_file()]
+    assert len(written) > 20
+    assert not [
+        path for path in written for secret in (b"engine-key-66", b"gateway-key-77") if secret in path.read_bytes()
+    ]

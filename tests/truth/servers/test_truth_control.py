@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +197,42 @@ def test_what_servers_say_of_themselves_is_kept_and_compared(tmp_path: Path) -> 
         runs.append(str(tmp_path / blocks / "run"))
     said = command("compare", *runs).stdout
     assert "server/server_info.block_size" in said and "[server-differs]" in said
+
+
+class Silent(BaseHTTPRequestHandler):
+    """Never answers; *asked* is set with the first request, *ended* lets it go."""
+
+    asked, ended = threading.Event(), threading.Event()
+
+    def do_POST(self) -> None:
+        self.asked.set()
+        self.ended.wait(120)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_call_without_an_answer_ends_with_a_signal(tmp_path: Path) -> None:
+    """The call has 120 s; the time-out of a minute is the proof. The folder is finished, and nothing was measured."""
+    silent = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    silent.daemon_threads = True
+    threading.Thread(target=silent.serve_forever, daemon=True).start()
+    hook = f"POST http://127.0.0.1:{silent.server_port}/reload"
+    with SimulatorProcess(SimulatorOptions()) as server:
+        program = [sys.executable, "-m", "fastllmload", "--url", server.url, "-o", str(tmp_path / "run"), *LOAD]
+        process = subprocess.Popen(
+            [*program, "--between", hook, "--ui", "plain"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            assert Silent.asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            Silent.ended.set()
+            silent.shutdown()
+            silent.server_close()
+    assert process.returncode == 4, said
+    assert "control: interrupted" in said and "Traceback" not in said
+    rows = np.load(tmp_path / "run" / "requests.npy")
+    assert len(rows) >= 30 and (rows["phase"] == 0).all()

@@ -71,6 +71,18 @@ def test_conversations_stay_with_their_model(tmp_path: Path) -> None:
     assert set().union(*of_session.values()) == set(NAMES)
 
 
+def test_round_robin_asks_in_turn(tmp_path: Path) -> None:
+    """Session k of the plan asks for model k, in a loop."""
+    measured = measure(
+        tmp_path / "run",
+        [*LOAD[:-2], "--models", "base,a/one,two", "--model-order", "round-robin", "--rate", "200", "-n", "100"],
+        pin=False, **ENGINE,
+    )  # fmt: skip
+    assert measured.exit_code == 0, measured.said
+    assert asked(measured) == {request: NAMES[request % 3] for request in range(100)}
+    assert [one["sent"] for one in measured.document["models"]] == [34, 33, 33]
+
+
 def test_a_model_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     """Before anything of the run is sent."""
     with SimulatorProcess(SimulatorOptions(model="base", more_models=("a/one",))) as server:

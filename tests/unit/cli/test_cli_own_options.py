@@ -88,9 +88,47 @@ def test_an_overhead_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]
     assert terms.pairs == 6 and [gate.limit for gate in terms.gates] == [2.0]
 
 
+def test_each_way_has_its_own_key_model_and_headers(conducted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("gateway-key-1\n")
+    own = ["--through-model", "team", "--through-api-key-file", str(tmp_path / "key"), "--through-header", "x-a: 1"]
+    ways = [
+        "--direct",
+        "http://a:1",
+        "--through",
+        "http://b:1",
+        "-m",
+        "m",
+        "-H",
+        "x-both: 2",
+        "--direct-header",
+        "x-d: 3",
+    ]
+    assert main(["overhead", "--rate", "5", *ways, *own]) == 0
+    settings, _, _, _, terms, _ = conducted[0]
+    assert (settings.target.model, settings.target.headers) == ("m", (("x-both", "2"),))
+    assert (terms.direct.headers, terms.direct.secret) == ((("x-d", "3"),), None)
+    assert (terms.through.model, terms.through.headers) == ("team", (("x-a", "1"),))
+    assert terms.through.secret is not None and terms.through.secret.reveal() == "gateway-key-1"
+    assert main(["overhead", "--rate", "5", *ways, "--through-api-key", "gateway-key-2"]) == 0
+    assert conducted[1][4].through.secret.reveal() == "gateway-key-2"
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (
+            [
+                "--direct",
+                "http://a:1",
+                "--through",
+                "http://b:1",
+                "--through-api-key",
+                "k",
+                "--through-api-key-file",
+                "f",
+            ],
+            ("options-conflict", "--through-api-key"),
+        ),
         (["--direct", "http://a:1"], ("option-missing", "--through")),
         (["--through", "http://a:1"], ("option-missing", "--direct")),
         (["--direct", "http://a:1", "--through", "b c"], ("url-invalid", "--through")),

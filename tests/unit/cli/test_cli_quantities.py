@@ -105,11 +105,11 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 }
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
-    read.axis, read.between, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen,
-    read.metric, read.models, read.page, read.pair, read.path, read.penalty, read.percentile_metrics, read.port,
-    read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
-    read.session_end, read.session_field, read.session_header, read.session_start, read.session_token,
-    read.text, read.url, read.url_path,
+    read.axis, read.between, read.columns, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object,
+    read.listen, read.matchers, read.metric, read.models, read.page, read.pair, read.path, read.penalty,
+    read.percentile_metrics, read.port, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
+    read.session_end, read.session_field, read.session_header, read.session_start, read.session_token, read.text,
+    read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
 NUMBERS = {

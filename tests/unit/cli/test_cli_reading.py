@@ -46,6 +46,7 @@ EVERY_OPTION = {
     "model": ("m", "target.model", "m"),
     "models": ("a=5,org/b,c=0.5", "target.models", (("a", 5.0), ("org/b", 1.0), ("c", 0.5))),
     "model-zipf": ("1.5", "target.model_zipf", 1.5),
+    "model-order": ("round-robin", "target.model_order", "round-robin"),
     "endpoint-type": ("vllm", "target.endpoint_type", "openai-completions"),
     "endpoint": ("/x", "target.endpoint_path", "/x"),
     "header": ("A: b", "target.headers", (("A", "b"),)),
@@ -76,6 +77,9 @@ EVERY_OPTION = {
     "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
     "dataset-path": ("f", "workload.dataset_path", "f"),
     "dataset-class": ("chat", "workload.dataset_class", "chat"),
+    "hf-split": ("test[:9]", "workload.hf_split", "test[:9]"),
+    "hf-subset": ("main", "workload.hf_subset", "main"),
+    "dataset-column": ("prompt=a,answer=b", "workload.dataset_columns", (("prompt", "a"), ("answer", "b"))),
     "trace-speed": ("2.5", "workload.trace_speed", 2.5),
     "trace-from": ("1m", "workload.trace_from", 60.0),
     "trace-to": ("2m", "workload.trace_to", 120.0),
@@ -129,6 +133,7 @@ EVERY_OPTION = {
     "replica": ("http://e:1", "control.replicas", ("http://e:1",)),
     "server": ("sglang", "control.server", "sglang"),
     "telemetry-url": ("http://h:1", "telemetry.urls", ("http://h:1/metrics",)),
+    "telemetry-match": ('namespace="llm"', "telemetry.matchers", 'namespace="llm"'),
     "scrape-metric": ("a:b", "telemetry.metrics", ("a:b",)),
     "telemetry-idle": ("5", "telemetry.idle", 5.0),
     "telemetry-interval": ("500ms", "telemetry.interval", 0.5),
@@ -169,8 +174,14 @@ COMPANIONS = {  # options that an option requires
     "random-range-ratio": ["--rate", "1", "--isl", "100", "--osl", "10"],
     **{name: ["--rate", "1", "--temperature", "none"] for name in ("top-p", "top-k", "min-p")},
     "model-zipf": ["--rate", "1", "--models", "a,b"],
+    "telemetry-match": ["--rate", "1", "--telemetry-url", "prometheus+http://h:9090"],
+    "model-order": ["--rate", "1", "--models", "a,b"],
     "dataset-path": ["--workload", "azure"],
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
+    **{
+        name: ["--rate", "1", "--workload", "hf", "--dataset-path", "f"]
+        for name in ("hf-split", "hf-subset", "dataset-column")
+    },
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to"), TRACE),
     "trace-loop": [*TRACE, "--duration", "9"],
     **{

@@ -142,5 +142,5 @@ def test_every_workload_of_the_command_line_has_a_kind() -> None:
     assert {workload_kind(name) for name in (*LENGTHS, *OWN_TEXT)} == {"standard"}
     assert {workload_kind(name) for name in TRACES} == {"trace"}
     assert {name: workload_kind(name) for name in DATASETS} == {
-        "sharegpt": "dataset", "csv": "dataset", "custom": "custom", "batch": "custom",
+        "sharegpt": "dataset", "csv": "dataset", "hf": "dataset", "custom": "custom", "batch": "custom",
     }  # fmt: skip

@@ -115,6 +115,9 @@ def outcome(words: list[str], to_run: bool, server: str = "") -> int:
     if command in PARSED or (command == "compare" and not Path(words[1]).exists()):
         read(words)
         return 0
+    if "hf" in words:  # of a data set that a hub has
+        read(["run", *words])
+        return 0
     if command == "quick":
         return cli.main([*words, "--url", server, "--ui", "none"])
     if command == "run":

@@ -16,9 +16,10 @@ from fastllmload.compare.side import RunRecord
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
+from fastllmload.experiment.level.settings import changed
 from fastllmload.overhead import run as overhead_run
 from fastllmload.overhead.figures import LATENCIES, VALUES, check_names
-from fastllmload.overhead.run import DIRECT, THROUGH, OverheadTerms, order, run_overhead
+from fastllmload.overhead.run import DIRECT, THROUGH, OverheadTerms, WayOptions, order, run_overhead
 from fastllmload.procedure.reshow import saved_report
 from fastllmload.settings import Load, Output, RunSettings, TrafficClass, Workload
 
@@ -49,8 +50,8 @@ def measure(
 ) -> int:
     monkeypatch.setattr(experiment, "execute", target.execute)
     gates = tuple(map(parse_gate, more.pop("gates", ())))
-    through = more.pop("through", GATEWAY)
-    terms = OverheadTerms(folder, settle_s=0, gates=gates, **{"pairs": 4, **more})
+    through, own = more.pop("through", GATEWAY), more.pop("through_own", WayOptions())
+    terms = OverheadTerms(folder, settle_s=0, gates=gates, through=own, **{"pairs": 4, **more})
     return run_overhead(settings, [ENGINE], [through], None, terms, Console(str, quiet=True))
 
 
@@ -161,6 +162,21 @@ def test_a_class_with_its_own_way_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     one = TrafficClass(name="a", load=BASE.load, workload=BASE.workload, urls=(ENGINE,))
     with raises_code("option-not-applicable", "--class"):
         measure(monkeypatch, TwoWays(SlotServer(8, 0.1)), tmp_path / "o", RunSettings(load=BASE.load, classes=(one,)))
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [changed(BASE, output={"plan": "p"}), changed(BASE, target={"models": (("a", 1.0), ("b", 1.0))}),
+     RunSettings(load=BASE.load, classes=(
+         TrafficClass(name="c", load=BASE.load, workload=Workload(), model="x"),
+     ))],
+)  # fmt: skip
+def test_one_model_of_the_gateway_replaces_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: RunSettings
+) -> None:
+    with raises_code("options-conflict", "--through-model g"):
+        measure(monkeypatch, TwoWays(SlotServer(8, 0.1)), tmp_path / "o", settings, through_own=WayOptions("g"))
     assert not (tmp_path / "o").exists()
 
 

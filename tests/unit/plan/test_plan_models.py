@@ -94,6 +94,18 @@ def test_draws_follow_the_law(tmp_path: Path, zipf: float | None) -> None:
     assert np.bincount(np.asarray(plan.request_model)).tolist() == counts.tolist()
 
 
+@pytest.mark.parametrize("workload", [{}, {"turns": "uniform:1,4"}])
+def test_round_robin_gives_models_in_turn(tmp_path: Path, workload: dict[str, Any]) -> None:
+    """Session k has model k of the list, modulo its length; all of its turns have it."""
+    settings = settings_with(tuple((name, 1.0) for name in NAMES), **workload)
+    target = msgspec.structs.replace(settings.target, model_order="round-robin")
+    plan = build(msgspec.structs.replace(settings, target=target), tmp_path)
+    sessions = range(plan.requests) if plan.turns is None else plan.turns["session"].tolist()
+    assert named(plan) == [NAMES[session % 3] for session in sessions] and len(set(sessions)) > 300
+    starts = [one.starts for one in plan.description.models]
+    assert sum(starts) == len(set(sessions)) and max(starts) - min(starts) <= 1
+
+
 def test_blocks_of_a_trace_keep_their_bytes(tmp_path: Path) -> None:
     """Bodies of pieces: each session names its model, the rest is the plan's with one model."""
     rows = [

@@ -161,6 +161,14 @@ def test_speculation_and_adapters_of_sglang():
         2.5, 0.75, 3.0, 8.0]  # fmt: skip
 
 
+def test_queues_between_prefill_and_decode_of_sglang():
+    queues = ("prefill_prealloc", "prefill_inflight", "decode_prealloc", "decode_transfer")
+    page = "".join(f'sglang:num_{name}_queue_reqs{{tp_rank="0"}} {n}\n' for n, name in enumerate(queues, 1))
+    assert plain(page.encode()) == {
+        "prefill_bootstrapping": 1, "prefill_transferring": 2, "decode_preallocating": 3, "decode_transferring": 4
+    }  # fmt: skip
+
+
 def test_the_table_says_each_name_once_and_has_no_empty_unit():
     for known in KNOWN:
         pairs = [(source.name, tuple(sorted(source.labels.items()))) for source in known.sources]

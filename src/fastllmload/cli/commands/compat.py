@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from fastllmload.cli import argv
-from fastllmload.cli.compat.translate import KINDS, Translation, tool_names, translate
+from fastllmload.cli.compat.foreign_command import KINDS
+from fastllmload.cli.compat.translate import Translation, tool_names, translate
 from fastllmload.cli.group import current_redactor
 from fastllmload.cli.streams import naming_output
 from fastllmload.errors import InputError

@@ -7,49 +7,22 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fastllmload.cli.compat import models
 from fastllmload.cli.compat.expressions import filled, known
+from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
 TOOLS = Path(__file__).parent / "tools"
-KINDS = {"harmless": "ignored", "cannot": "not done", "changes": "changes the load"}
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 NUMBER = re.compile(r"-\d*\.?\d+")
-Arguments = list[tuple[str, str | None]]  # of ours: option, and its value unless it is a switch
 Variables = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Lack:
-    """Something of the other command that has no counterpart; *kind* is one of KINDS."""
-
-    option: str
-    kind: str
-    why: str
-
-
-@dataclass
-class ForeignCommand:
-    """One tool's command line, as far as it is translated."""
-
-    table: Mapping[str, Any]
-    written: Arguments = field(default_factory=list)
-    variables: dict[str, list[str]] = field(default_factory=dict)  # several values: several runs
-    body: dict[str, Any] = field(default_factory=dict)  # of --extra-body
-    lacks: list[Lack] = field(default_factory=list)
-
-    def lack(self, option: str, told: Mapping[str, Any]) -> bool:
-        """Whether *told* is about something without a counterpart, which is noted."""
-        kind = next((kind for kind in KINDS if kind in told), None)
-        if kind is not None:
-            self.lacks.append(Lack(option, kind, told[kind]))
-        return kind is not None
 
 
 @dataclass(frozen=True)
@@ -90,6 +63,7 @@ def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.envi
         if found:
             reading.variables[given] = [found]
     read_options(reading, words)
+    models.weigh(reading)
     commands = [written(reading, variables) for variables in expanded(reading)]
     return Translation(
         table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())), assigned,
@@ -347,7 +321,7 @@ def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
 
 CONVERTERS = {
     "headers": headers, "objectives": objectives, "inputs": inputs, "settings": settings, "stages": stages,
-    "config": config, "resolution": resolution,
+    "config": config, "resolution": resolution, "models": models.named, "split": models.split,
 }  # fmt: skip
 
 

@@ -25,8 +25,8 @@ MOST = 1000
 SHARE_TOLERANCE = 1e-6  # of a sum of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
 OWN = (
-    "rate", "rate_series", "arrival", "burstiness", "model", "models", "model_zipf", "endpoint", "endpoint_type", "url",
-    "header", "goodput",
+    "rate", "rate_series", "arrival", "burstiness", "model", "models", "model_zipf", "model_order", "endpoint",
+    "endpoint_type", "url", "header", "goodput",
 )  # fmt: skip
 RUN_WIDE = ("tokenizer", "counting", "context_limit")  # one run counts all answers alike
 OPEN_LOOP = "classes are open loops, so that what one sends never depends on how fast another is answered"
@@ -190,6 +190,7 @@ def one_class(
         name=name, load=load, workload=Workload(**values["workload"]), behaviour=UserBehavior(**values["behaviour"]),
         model=several[0][0] if several else own.get("target.model"), models=several,
         model_zipf=models.get("target.model_zipf") if several else None,
+        model_order=models.get("target.model_order", "random") if several else "random",
         endpoint_path=own.get("target.endpoint_path"), headers=headers,
         endpoint_type=own.get("target.endpoint_type"), urls=own.get("target.urls", ()),
     )  # fmt: skip

@@ -123,10 +123,13 @@ SESSION_TRACES = (
     "weka", "agentic-mooncake", "dynamo", "otel", "tracelab", "dag", "sglang-agentic", "bailian", "applied-compute", "graph",
 )  # fmt: skip
 TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
-DATASETS = ("sharegpt", "custom", "batch", "csv")
+DATASETS = ("sharegpt", "custom", "batch", "csv", "hf")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")
 MOST_MODELS = 10_000
+MATCHER = r'\s*[a-zA-Z_]\w*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\\n]|\\.)*"\s*'
+MATCHERS = re.compile(rf"{MATCHER}(?:,{MATCHER})*")
+COLUMN_ROLES = ("prompt", "answer", "class")  # of a data set of Hugging Face
 RANDOM = "random"  # vLLM's name of its drawn lengths
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
 
@@ -277,9 +280,17 @@ def page(text: str) -> str:
         raise InvalidValue(
             "value-invalid", f"has the label {label!r}; a label is letters, digits, dots, - and _, such as prefill=URL"
         )
-    found = url(rest)
-    address = found if urlsplit(found).path != "" else f"{found}/metrics"
+    store = "prometheus+" if rest.startswith("prometheus+") else ""
+    found = url(rest.removeprefix(store))
+    address = f"{store}{found}" if store or urlsplit(found).path != "" else f"{found}/metrics"
     return address if label is None else f"{label}={address}"
+
+
+def matchers(text: str) -> str:
+    """Label matchers of PromQL: `namespace="llm",pod=~"vllm-.*"`."""
+    if MATCHERS.fullmatch(text) is None:
+        raise InvalidValue("value-invalid", 'is not a list of label matchers; write NAME="VALUE",NAME=~"REGEX"')
+    return text
 
 
 def metric(text: str) -> str:
@@ -595,6 +606,20 @@ def json_object(text: str) -> str:
     if not isinstance(value, dict):
         raise InvalidValue("json-invalid", "is JSON but not an object; write for example '{\"top_k\": 5}'")
     return text
+
+
+def columns(text: str) -> tuple[tuple[str, str], ...]:
+    """`prompt=COLUMN,answer=COLUMN,class=COLUMN`, or a column's name alone: that of the prompts."""
+    found: dict[str, str] = {}
+    for entry in text.split(","):
+        role, _, name = (part.strip() for part in (entry if "=" in entry else f"prompt={entry}").partition("="))
+        if role not in COLUMN_ROLES or not name or role in found:
+            raise InvalidValue(
+                "value-invalid",
+                f"has the entry {entry.strip()!r}; write {', '.join(f'{one}=COLUMN' for one in COLUMN_ROLES)}, each once",
+            )
+        found[role] = name
+    return tuple(found.items())
 
 
 def path(text: str) -> str:

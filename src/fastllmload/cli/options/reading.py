@@ -187,7 +187,7 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
             *settings.target.urls,
             *(url for one in settings.classes for url in one.urls),
             *(url for _, urls in settings.output.plan_urls for url in urls),
-            *(labelled(url)[1] for url in settings.telemetry.urls),
+            *(labelled(url)[1].removeprefix("prometheus+") for url in settings.telemetry.urls),
         )
     )
     own = any(name.replace("-", "_") in ("tls", "tls_cert") for name, _ in settings.target.simulate)

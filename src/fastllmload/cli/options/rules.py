@@ -18,19 +18,20 @@ from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, SessionIdentity,
 from fastllmload.simulator.profile import REPEATED
 
 PLANNED = (
-    "models", "model_zipf", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival",
-    "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
-    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "trace_max_wait", "session_start",
-    "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
-    "cancel_share", "cancel_after", "slow_readers", "abandon",
+    "models", "model_zipf", "model_order", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps",
+    "ramp_up_end_rps", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl",
+    "dataset_path", "dataset_class", "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing",
+    "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns", "cancel_share",
+    "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
-WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
-WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversations
+WITH_CLASSES = ("custom", "csv", "hf")  # data sets whose entries can have a class
+WITH_CONVERSATIONS = ("sharegpt", "custom", "hf")  # data sets that can have conversations
 WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
 OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
 SAMPLED = (
     "telemetry_url",
+    "telemetry_match",
     "scrape_metric",
     "telemetry_interval",
     "telemetry_idle",
@@ -245,9 +246,12 @@ MODELS = (
          "{where} needs requests whose body names the model in front of the prompt, and those of {protocol} do not; use -m",
          ("models",)),
     OptionRule("option-missing", lambda o: not o.has("models"),
-         "{where} is about several models; add --models A,B,C", ("model_zipf",)),
+         "{where} is about several models; add --models A,B,C", ("model_zipf", "model_order")),
     OptionRule("options-conflict", lambda o: len({weight for _, weight in o.get("target.models", ())}) > 1,
          "{where} gives weights by place in the list, and --models has weights of its own; give one", ("model_zipf",)),
+    OptionRule("options-conflict", lambda o: o.get("target.model_order") == "round-robin"
+         and (o.has("model_zipf") or len({weight for _, weight in o.get("target.models", ())}) > 1),
+         "{where} gives each model as many sessions, and weights or --model-zipf do not; give one", ("model_order",)),
 )  # fmt: skip
 TARGET = (
     OptionRule("options-conflict", lambda o: o.has("simulate"),
@@ -317,6 +321,11 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in WITH_CLASSES,
          f"{{where}} chooses entries of a data set by their class; add --workload {named(WITH_CLASSES)}",
          ("dataset_class",)),
+    OptionRule("option-not-applicable", lambda o: o.workload != "hf",
+         "{where} is about a data set of Hugging Face; add --workload hf", ("hf_split", "hf_subset", "dataset_column")),
+    OptionRule("option-missing", lambda o: o.workload == "hf" and o.has("dataset_class")
+         and "class" not in dict(o.get("workload.dataset_columns", ())),
+         "--dataset-class chooses rows by a column; name it with --dataset-column class=NAME"),
     OptionRule("option-not-applicable", lambda o: o.workload not in TRACES,
          f"{{where}} goes with a trace; add --workload {named(TRACES)}",
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
@@ -337,6 +346,8 @@ WORKLOAD = (
 TELEMETRY = (
     OptionRule("options-conflict", lambda o: o.get("telemetry.enabled") is False,
          "{where} and --no-telemetry contradict each other; give one", SAMPLED),
+    OptionRule("option-missing", lambda o: o.has("telemetry_match") and not o.get("telemetry.urls"),
+         "--telemetry-match chooses targets of a Prometheus server; add --telemetry-url prometheus+http://HOST:9090"),
     OptionRule("option-not-applicable", lambda o: o.has("power_command") and o.get("telemetry.power") != "command",
          "--power-command needs --power command, not --power {power}",
          values=lambda o: {"power": o.get("telemetry.power")}),
@@ -393,7 +404,7 @@ TRAFFIC = (
          "the run has no end; give --duration, --num-requests or both"),
     OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.workload not in WITH_TURNS,
          "--turns does not go with --workload {workload}, whose requests stand alone; use conversation, "
-         "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"),
+         "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom, hf)"),
     OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.prompt_form") != "words",
          "--turns needs prompts of words, not --prompt-form {form}; leave it out", values=form),
     OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and o.workload in SESSION_TRACES,

@@ -83,6 +83,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "session stays with one."),
         value("--model-zipf", "target.model_zipf", read.exponent, "EXPONENT",
               "Model k of --models is drawn in proportion to 1/k^EXPONENT."),
+        value("--model-order", "target.model_order", read.one_of("random", "round-robin"), "NAME",
+              "How sessions get one of --models: random (default) or round-robin, in turn."),
         value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
               f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names, and FILE.toml or "
               "FILE.json, which describes another one."),
@@ -161,10 +163,17 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
               "trace: CSV timestamp,input,output), a trace of sessions (weka, agentic-mooncake, dynamo, otel, tracelab, "
               "dag, sglang-agentic, bailian, applied-compute, graph: our own JSONL), a data set (sharegpt, custom: JSONL, "
-              "batch: OpenAI batch JSONL, csv) or random (vLLM's: synthetic-uniform of 1024 and 128 tokens)."),
-        value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
+              "batch: OpenAI batch JSONL, csv, hf: Hugging Face) or random (vLLM's: synthetic-uniform of 1024 and 128 "
+              "tokens)."),
+        value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE",
+              "File of a trace or data set; with --workload hf ORG/NAME, a file or a folder."),
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
-              "Only the data set's entries of this class (custom, csv)."),
+              "Only the data set's entries of this class (custom, csv, hf)."),
+        value("--hf-split", "workload.hf_split", read.text, "SPLIT",
+              "Split of a data set of Hugging Face, such as train[:1000]. Default: train, or the only one."),
+        value("--hf-subset", "workload.hf_subset", read.text, "NAME", "Subset of a data set of Hugging Face."),
+        value("--dataset-column", "workload.dataset_columns", read.columns, "LIST",
+              "Columns of a data set of Hugging Face: prompt=COLUMN,answer=COLUMN,class=COLUMN. Default: by known names."),
         value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
               "Replays a trace FACTOR times as fast as it was recorded."),
         value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Where in the trace to start."),
@@ -328,7 +337,10 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Telemetry": (
         several("--telemetry-url --scrape --server-metrics --gpu-telemetry", "telemetry.urls", read.page, "[LABEL=]URL",
                 "Metrics page in Prometheus text of a server, router, GPU exporter (DCGM, AMD, Triton) or node, sampled "
-                "during the run; default: that of each target. Pages with one label, such as prefill=URL, are one pool."),
+                "during the run; default: that of each target. Pages with one label, such as prefill=URL, are one pool. "
+                "With prometheus+URL, all targets of a Prometheus server."),
+        value("--telemetry-match", "telemetry.matchers", read.matchers, "MATCHERS",
+              "Targets of the Prometheus server to read, by their labels: namespace=\"llm\",pod=~\"vllm-.*\"."),
         several("--scrape-metric", "telemetry.metrics", read.metric, "NAME",
                 "Further series of these pages, by name, repeatable."),
         value("--telemetry-idle", "telemetry.idle", read.seconds, "TIME",

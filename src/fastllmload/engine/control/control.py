@@ -8,9 +8,11 @@ been cached. After that it is reset once more.
 from __future__ import annotations
 
 import contextlib
+import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -32,12 +34,17 @@ from fastllmload.redact import Redactor
 from fastllmload.settings import CONTROL_VERBS, RunSettings, Secret
 
 AT_ONCE = 16  # replicas
+WAKE_S = 1.0  # longest wait for answers at a time; an answer and a signal end it
 DRAIN_S = 60.0  # for requests that a server still has
 POLL_S = 0.1
 AGAIN_S = 10.0  # for an engine that refuses because it has just been in use
 NOT_NOW = (400, 409, 429, 500, 503)
 BEFORE, AFTER = "before", "after"
 Result = TypeVar("Result")
+
+
+class Abandoned(Exception):
+    """A signal came while servers were asked."""
 
 
 class ControlFailed(TargetError):
@@ -120,13 +127,44 @@ class ServerController:
                 self.routes[one.url, each] = one.check(verb, one.kind.routes(each))
 
     def _each(self, items: Sequence[Any], do: Callable[[Any], Result]) -> list[Result]:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(do, items))
+        """*do* of each, at most AT_ONCE at a time. Abandoned as soon as a signal comes; answers are not waited for then."""
+        level, waiting = self.interrupts.level, deque(enumerate(items))
+        results: dict[int, Result] = {}
+        problems: list[BaseException] = []
+        done: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+        def follow() -> None:
+            while waiting and not problems:
+                with contextlib.suppress(IndexError):  # another thread took the last one
+                    number, item = waiting.popleft()
+                    try:
+                        results[number] = do(item)
+                    except BaseException as problem:  # noqa: BLE001 - raised again by the caller
+                        problems.append(problem)
+            done.put(None)
+            self.interrupts.wake()
+
+        threads = min(AT_ONCE, len(items))
+        for _ in range(threads):
+            threading.Thread(target=follow, daemon=True).start()
+        while done.qsize() < threads:
+            self.interrupts.wait(WAKE_S)
+            if self.interrupts.level > level:
+                raise Abandoned
+        if problems:
+            raise problems[0]
+        return [results[number] for number in range(len(items))]
 
     # -- between warm-up and measurement -------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Do what --between asks, in its order, on every replica. ControlFailed."""
+        """Do what --between asks, in its order, on every replica, or until a signal comes. ControlFailed."""
+        try:
+            self._prepare()
+        except Abandoned:
+            self.say("control: interrupted; a request that was sent may still be carried out")
+
+    def _prepare(self) -> None:
         self._each(self.probes, CacheProbe.cached)  # so that a reset has something to remove
         self._drain()
         for verb in sorted(self.settings.control.between, key="profile".__eq__):  # profile comes last
@@ -166,11 +204,11 @@ class ServerController:
                 )
 
     def _do(self, verb: str) -> None:
-        calls = self._each(self.replicas, lambda one: [*self._calls(one, verb)])
-        if verb == "profile":
+        if verb == "profile":  # which is ended even if its begin has no answer
             for one in self.replicas:
                 self.profiling += [(one, route) for route in self.routes[one.url, verb + END]]
             self.facts = msgspec.structs.replace(self.facts, profiled=True)
+        calls = self._each(self.replicas, lambda one: [*self._calls(one, verb)])
         self._note([call for of_one in calls for call in of_one])
 
     def _calls(self, one: Replica, verb: str) -> Iterator[ControlCall]:
@@ -206,7 +244,7 @@ class ServerController:
         ours = any((base.host, base.port) == (one.base.host, one.base.port) for one in self.replicas)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         one = self._replica(f"{parts.scheme}://{parts.netloc}", None, ours)
-        self._note([one.call("hook", BEFORE, Route(method, target), CALL_S)])
+        self._note(self._each([one], lambda one: one.call("hook", BEFORE, Route(method, target), CALL_S)))
 
     def _prove(self, verb: str) -> None:
         """Prove that the caches are empty, and empty them again. ControlFailed where one was not."""
@@ -251,8 +289,12 @@ class ServerController:
         try:
             yield
         finally:
-            calls = self._each(self.profiling, lambda each: each[0].call("profile", AFTER, each[1], PROFILE_S))
-            self.profiling = []
+            profiling, self.profiling, calls = self.profiling, [], list[ControlCall]()
+            try:
+                calls = self._each(profiling, lambda each: each[0].call("profile", AFTER, each[1], PROFILE_S))
+            except Abandoned:
+                why = f"the end of the profile of {', '.join(one.url for one, _ in profiling)} was not waited for"
+                self.say(f"warning: {coded('profile-not-ended', why)}")
             self.facts = msgspec.structs.replace(self.facts, calls=(*self.facts.calls, *calls))
             for call in calls:
                 if not call.done:
@@ -267,7 +309,10 @@ class ServerController:
         return ServerInfo(before=self.before, after=self._info(), volatile=volatile)
 
     def _info(self) -> dict[str, dict[str, Any]]:
-        said = self._each(self.replicas, lambda one: without_credentials(one.info(), self.redact))
+        try:
+            said = self._each(self.replicas, lambda one: without_credentials(one.info(), self.redact))
+        except Abandoned:
+            return {}
         return {one.url: pages for one, pages in zip(self.replicas, said, strict=True) if pages}
 
 

@@ -27,6 +27,7 @@ from fastllmload.redact import Redactor, labelled
 from fastllmload.settings import KEY_VARIABLES, Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
 from fastllmload.telemetry.http_page import HttpAnswer, HttpPage, PageSpec
+from fastllmload.telemetry.sensors.prometheus import Scraped, scraped_targets, wanted
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
 from fastllmload.telemetry.servers import GPU, NODE, SERVER, Engine, engine_of
 from fastllmload.telemetry.spec import SamplerSpec, open_power
@@ -34,6 +35,12 @@ from fastllmload.telemetry.spec import SamplerSpec, open_power
 PROBE_S = 2.0
 ENDING_S = 8.0  # for the last reads
 USUAL = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's
+PROMETHEUS = "prometheus+"  # in front of the URL of a Prometheus server
+QUERY = "/api/v1/query"
+FORM = ("Content-Type", "application/x-www-form-urlencoded")
+OWN_STORE = b"\nprometheus_tsdb_head_"  # on the page of a Prometheus server itself
+STORE_S = 10.0
+MOST_SCRAPED = 256
 TEXT = ("Accept", "text/plain;version=0.0.4, */*;q=0.1")
 SIOCGIFADDR = 0x8915
 PROCESS = (sys.executable, "-m", "fastllmload.telemetry")
@@ -83,14 +90,22 @@ class TelemetryDiscovery:
     def _asked(self, text: str, found: TelemetryTargets) -> None:
         """A page given by --telemetry-url. The API key is sent only if its host is also a target's."""
         label, url = labelled(text)
+        if url.startswith(PROMETHEUS):
+            self._prometheus(url.removeprefix(PROMETHEUS), label, found)
+            return
         base = parse_base(url)
-        same = any(base.host == other.host for other in self._bases)
+        same = self._targeted(base)
         paths = (base.path,) if base.path not in ("", "/metrics") else USUAL
         why = ""
         try:
             for address, path in ((address, path) for address in addresses(base) for path in paths):
                 spec = self._spec(base, address, path, same)
                 answer, problem = ask(spec)
+                if (
+                    answer is not None and OWN_STORE in b"\n" + answer.body
+                ):  # its own page; what it has scraped is meant
+                    self._prometheus(url.removesuffix("/metrics"), label, found)
+                    return
                 if answer is not None and looks_like_metrics(answer.body):
                     self._keep(msgspec.structs.replace(spec, label=label), base, answer, found)
                     return
@@ -101,6 +116,63 @@ class TelemetryDiscovery:
             "telemetry-unavailable",
             f"--telemetry-url {base.public_url} cannot be used: {self._redact(why)}; correct or leave it out",
         )
+
+    def _prometheus(self, url: str, label: str | None, found: TelemetryTargets) -> None:
+        """All targets that the Prometheus server at *url* scrapes and that have known names."""
+        base = parse_base(url)
+        extra, matchers = self._options.metrics, self._options.matchers or ""
+        why = ""
+        try:
+            for address in addresses(base):
+                spec = self._spec(base, address, base.path + QUERY, self._targeted(base), FORM)
+                page = HttpPage(spec, STORE_S)
+                try:
+                    scraped = scraped_targets(page, extra, matchers)
+                except (SensorError, OSError) as problem:
+                    why = why or str(problem)
+                    continue
+                finally:
+                    page.close()
+                self._scraped(spec, base, scraped, label, found)
+                return
+        except TargetError:
+            why = f"the host name {base.host!r} cannot be resolved"
+        raise InputError(
+            "telemetry-unavailable",
+            f"--telemetry-url {PROMETHEUS}{base.public_url} cannot be used: {self._redact(why)}; correct or leave it out",
+        )
+
+    def _scraped(
+        self, spec: PageSpec, base: BaseUrl, scraped: Sequence[Scraped], label: str | None, found: TelemetryTargets
+    ) -> None:
+        if not 0 < len(scraped) <= MOST_SCRAPED:
+            raise InputError(
+                "telemetry-unavailable",
+                f"--telemetry-url {PROMETHEUS}{base.public_url} has {len(scraped):,} targets with known metrics, and "
+                f"1 to {MOST_SCRAPED} can be read; choose them with --telemetry-match 'namespace=\"NAME\"'",
+            )
+        for one in scraped:
+            engine = engine_of("".join(f"{name} 1\n" for name in one.names).encode())
+            found.pages.append(
+                msgspec.structs.replace(
+                    spec,
+                    origin=f"http://{one.labels.get('instance', '')} of {base.public_url}: {one.shown}",
+                    selector=wanted(self._options.metrics, one.labels, self._options.matchers or ""),
+                    label=label,
+                    role=SERVER if engine is None else engine.role,
+                    exporter=None if engine is None else engine.name,
+                )
+            )
+            if found.engine is None and engine is not None and engine.role == SERVER:
+                found.engine = EngineFacts(name=engine.name)
+        every = [one.every_s for one in scraped if one.every_s is not None]
+        how_often = f"every {min(every):.3g} to {max(every):.3g} s" if every else "at an unknown interval"
+        text = f"{len(scraped)} targets are read from {base.public_url}, which scrapes them {how_often}"
+        found.notes.append(coded("telemetry-from-store", f"{text}; figures over the window are between scrapes"))
+
+    def _targeted(self, base: BaseUrl) -> bool:
+        """Whether the host of *base* is also a target's, which the API key is sent to."""
+        return any(base.host == other.host for other in self._bases)
 
     def _own(self, base: BaseUrl, address: tuple[str, str, int], found: TelemetryTargets) -> None:
         """The usual metrics page of a target; it is not an error if there is none."""
@@ -163,18 +235,27 @@ class TelemetryDiscovery:
         return None if text is None else self._redact(text)[:200]
 
     def _again(self, spec: PageSpec, base: BaseUrl, path: str) -> PageSpec:
-        same = any(base.host == other.host for other in self._bases)
+        same = self._targeted(base)
         return self._spec(base, (spec.family, spec.address, spec.port), path, same)
 
-    def _spec(self, base: BaseUrl, address: tuple[str, str, int], path: str, with_secrets: bool) -> PageSpec:
+    def _spec(
+        self,
+        base: BaseUrl,
+        address: tuple[str, str, int],
+        path: str,
+        with_secrets: bool,
+        form: tuple[str, str] | None = None,
+    ) -> PageSpec:
+        """*form*: the type of a body that is sent; None: GET."""
         target = self._target
-        headers = [*(target.headers if with_secrets else ()), TEXT]
+        headers = [*(target.headers if with_secrets else ()), TEXT if form is None else form]
+        method = "GET" if form is None else "POST"
         return PageSpec(
             origin=replace(base, path="").public_url + path,
             family=address[0],
             address=address[1],
             port=address[2],
-            head=request_head(base, path, headers, self._key if with_secrets else None, method="GET"),
+            head=request_head(base, path, headers, self._key if with_secrets else None, method=method),
             tls=base.tls,
             server_name=target.server_name or base.host,
             insecure=target.insecure,

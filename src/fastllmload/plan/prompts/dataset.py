@@ -21,7 +21,10 @@ from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
-SUBSETS = {"sharegpt": "conversations with a question and an answer to it: their first question"}  # of the file
+SUBSETS = {  # of the file
+    "sharegpt": "conversations with a question and an answer to it: their first question",
+    "hf": "rows with a prompt, and with an answer where other rows have one: their first question",
+}
 
 
 class DatasetPrompts:

@@ -19,6 +19,7 @@ from fastllmload.workload.completion import CodeSamples
 from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
 from fastllmload.workload.graph import CallGraph, read_longest_waits
+from fastllmload.workload.hugging_face import read_hub
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
@@ -74,6 +75,8 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         return LoadedWorkload(dialogues=None if path is None else _dialogues(workload, path))
     if workload.name in DATASETS:
         assert path is not None
+        if workload.name == "hf":
+            return LoadedWorkload(read_hub(workload).requests(tokenizer))
         dataset = read_dataset(workload.name, path, tokenizer)
         return LoadedWorkload(dataset if workload.dataset_class is None else dataset.of_class(workload.dataset_class))
     if workload.name == CONVERSATION:
@@ -98,6 +101,8 @@ def has_sessions(name: str, path: Path) -> bool:
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:
+    if workload.name == "hf":
+        return read_hub(workload).dialogues()
     found = read_dialogues("sharegpt" if workload.name == CONVERSATION else workload.name, path)
     return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
 

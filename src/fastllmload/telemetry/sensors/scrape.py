@@ -44,11 +44,16 @@ class Scrape:
             raise SensorError(f"HTTP status {answer.status}{moved}")
         if answer.headers.get("content-encoding", "identity") != "identity":
             raise SensorError("the page is compressed although identity was asked for")
-        found = self._exposition.read(answer.body)
-        readings = [*self._known(found), *self._asked(found)]
+        readings = self.readings(self._exposition.read(answer.body))
         if not readings:
             raise SensorError("the page has none of the wanted metrics")
-        return readings
+        # Not the time of the read, which has the connecting in front and the search for names at its end
+        page = self.page
+        return [each._replace(t_ns=page.asked_ns, until_ns=page.answered_ns) for each in readings]
+
+    def readings(self, found: Samples) -> list[Reading]:
+        """What one page, or one scrape of it by another, says."""
+        return [*self._known(found), *self._asked(found)]
 
     def close(self) -> None:
         self.page.close()

@@ -44,11 +44,10 @@ OPENAI_API_KEY=sk-1 vllm bench serve --base-url https://api.example.com --backen
   --model some/model --header x-tenant=blue --dataset-name random --input-len 256 --output-len 64 --num-prompts 20 \
   --extra-body '{"chat_template_kwargs": {"enable_thinking": false}}' --insecure
 
-#! --dataset-name
+#! --dataset-path
 vllm bench serve --backend openai-chat --model Qwen/Qwen2-VL-7B-Instruct --endpoint /v1/chat/completions --dataset-name hf \
   --dataset-path lmarena-ai/VisionArena-Chat --hf-split train --num-prompts 1000
 
-#! --lora-modules
 vllm bench serve --backend vllm --model meta-llama/Llama-2-7b-hf --dataset-name random --lora-modules one two --num-prompts 100 \
   --trust-remote-code
 

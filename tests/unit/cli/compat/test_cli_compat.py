@@ -144,6 +144,27 @@ def test_vllms_random_lengths_and_answers(sent: list[RunSettings]) -> None:
     assert not custom.workload.ignore_eos and custom.workload.osl == "256"
 
 
+def test_vllms_data_sets_of_the_hub(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = (*VLLM[:-1], "hf", "--dataset-path")
+    workload = settings_of(sent, *words, "philschmid/mt-bench").workload
+    assert (workload.name, workload.dataset_path, workload.osl, workload.hf_split) == (
+        "hf",
+        "philschmid/mt-bench",
+        "256",
+        None,
+    )
+    workload = settings_of(sent, *words, "AI-MO/NuminaMath-CoT", "--hf-split", "test", "--hf-subset", "s").workload
+    assert (workload.osl, workload.hf_split, workload.hf_subset) == (None, "test", "s") and not workload.ignore_eos
+    workload = settings_of(sent, *words, "copy", "--hf-name", "philschmid/mt-bench", "--hf-output-len", "9").workload
+    assert (workload.dataset_path, workload.osl) == ("copy", "9")
+    for more, option in (
+        (("likaixin/InstructCoder",), "--dataset-path"),
+        (("copy", "--hf-name", "other/set"), "--hf-name"),
+    ):
+        assert main(["compat", *words, *more]) == 2
+        assert says(capsys.readouterr().err, "compat-load-differs", option)
+
+
 def test_sglangs_ratio_means_something_else(sent: list[RunSettings]) -> None:
     words = ("sglang", "--model", "m", "--dataset-name", "random", "--random-input", "1000", "--random-output", "10")
     workload = settings_of(sent, *words, "--random-range-ratio", "0.5").workload
@@ -215,6 +236,54 @@ def test_a_trace_of_aiperf_has_its_own_instants(sent: list[RunSettings]) -> None
     assert settings_of(sent, *words, "--no-fixed-schedule", "--request-rate", "4").load.rate == 4
 
 
+ADAPTERS = ("--lora-name", "A", "B", "C", "--lora-request-distribution")
+SGLANG = ("sglang", "--model", "m", "--dataset-name", "random", "--backend")
+EQUAL = (("A", 1.0), ("B", 1.0), ("C", 1.0))
+SPLIT = '[{"name": "A", "split": 0.25}, {"name": "B", "split": 0.75}]'
+
+
+@pytest.mark.parametrize(
+    ("words", "models", "order"),
+    [((*VLLM, "--lora-modules", "A", "B", "C"), EQUAL, "random"),
+     ((*VLLM, "--lora-modules", "A", "B", "C", "--lora-assignment", "round-robin"), EQUAL, "round-robin"),
+     ((*SGLANG, "vllm", *ADAPTERS, "uniform"), EQUAL, "random"),
+     ((*SGLANG, "vllm", *ADAPTERS, "distinct"), EQUAL, "round-robin"),
+     ((*SGLANG, "vllm", *ADAPTERS, "skewed"), (("A", 1.0), ("B", 0.666666667), ("C", 0.444444444)), "random"),
+     ((*SGLANG, "sglang-oai", *ADAPTERS, "skewed", "--lora-zipf-alpha", "2"),
+      (("m:A", 1.0), ("m:B", 0.5), ("m:C", 0.25)), "random"),
+     (("aiperf", "profile", "-m", "A,B,C"), EQUAL, "round-robin"),
+     (("aiperf", "profile", "-m", "A", "-m", "B", "C", "--model-selection-strategy", "random"), EQUAL, "random"),
+     (("genai-perf", "profile", "-m", "A", "B", "C", "--endpoint-type", "chat"), EQUAL, "round-robin"),
+     (("inference-perf", "--server.model_name", "m", "--load.lora_traffic_split", SPLIT, "--load.stages",
+       '[{"rate": 1, "duration": 3}]'), (("A", 0.25), ("B", 0.75)), "random")],
+)  # fmt: skip
+def test_several_models(
+    words: tuple[str, ...], models: tuple[tuple[str, float], ...], order: str, sent: list[RunSettings]
+) -> None:
+    """Names, weights and order; SGLang's own server takes an adapter as MODEL:ADAPTER, which it does not list."""
+    target = settings_of(sent, *words).target
+    assert (target.models, target.model_order) == (models, order)
+    assert target.model_check == (not models[0][0].startswith("m:"))
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [((*SGLANG, "sglang", *ADAPTERS, "uniform"), "--lora-name"),
+     (("sglang", "--dataset-name", "random", "--backend", "sglang-oai", *ADAPTERS, "uniform"), "--lora-name"),
+     (("aiperf", "profile", "-m", "A,B", "--session-turns-mean", "3"), "--model A,B")],
+)  # fmt: skip
+def test_models_that_mean_another_load(
+    words: tuple[str, ...], option: str, sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compat", *words]) == 2 and sent == []
+    assert says(capsys.readouterr().err, "compat-load-differs", option)
+
+
+def test_one_model_of_a_list_is_a_model(sent: list[RunSettings]) -> None:
+    target = settings_of(sent, "aiperf", "profile", "-m", "A", "--session-turns-mean", "3").target
+    assert (target.model, target.models) == ("A", ())
+
+
 def test_several_values_are_several_runs(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     settings_of(sent, "guidellm", "--data", "prompt_tokens=9,output_tokens=4", "--profile", "constant", "--rate", "1,2,4",
                 "--max-seconds", "5")  # fmt: skip
@@ -228,10 +297,12 @@ def test_several_values_are_several_runs(sent: list[RunSettings], capsys: pytest
 def test_what_is_not_in_a_table_is_refused_with_the_rest(
     sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*VLLM, "--flurb", "5", "--lora-modules", "a", "b", "--trust-remote-code", "stray"]
+    words = [*VLLM, "--flurb", "5", "--probe-request-rate", "1", "--trust-remote-code", "stray"]
     assert main(["compat", *words]) == 2
     told = capsys.readouterr().err
-    assert says(told, "compat-load-differs", "--flurb", "--lora-modules") and "--trust-remote-code: ignored" in told
+    assert (
+        says(told, "compat-load-differs", "--flurb", "--probe-request-rate") and "--trust-remote-code: ignored" in told
+    )
     assert main(["compat", "--anyway", *words]) == 0 and len(sent) == 1
 
 
@@ -256,7 +327,9 @@ def test_print_runs_nothing_and_shows_no_key(sent: list[RunSettings], capsys: py
     ("words", "code"),
     [([], "usage"), (["wrk", "-t2"], "choice-unknown"), (["vllm bench 'serve"], "usage"),
      ([*VLLM, "--port"], "option-value-missing"), ([*VLLM, "--header", "x"], "header-invalid"),
-     ([*VLLM, "--help"], "usage"), ([*VLLM, "--goodput", "ttft"], "value-invalid")],
+     ([*VLLM, "--help"], "usage"), ([*VLLM, "--goodput", "ttft"], "value-invalid"),
+     (["inference-perf", "--load.lora_traffic_split", "[1]"], "models-invalid"),
+     ([*SGLANG, "vllm", *ADAPTERS, "skewed", "--lora-zipf-alpha", "x"], "number-invalid")],
 )  # fmt: skip
 def test_what_cannot_be_read(
     words: list[str], code: str, sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
