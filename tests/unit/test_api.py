@@ -100,6 +100,13 @@ def test_no_run_folder(tmp_path: Path) -> None:
         fastllmload.load(tmp_path)
 
 
+def test_paths_and_numbers_of_numpy_are_values(tmp_path: Path) -> None:
+    settings = fastllmload.read_settings(output=tmp_path / "run", rate=np.int64(40), osl=np.float32(8))
+    assert (settings.output.directory, settings.load.rate) == (str(tmp_path / "run"), 40.0)
+    with raises_code("option-value-type", "rate", "bytes"):
+        fastllmload.read_settings(rate=b"40")
+
+
 def test_settings_instead_of_options() -> None:
     """They are parsed and checked before, can be changed, and print nothing unless they say so."""
     settings = fastllmload.read_settings(rate="40", num_requests=20, warmup=0, osl=8)

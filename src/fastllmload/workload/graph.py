@@ -41,7 +41,13 @@ def read_longest_waits(text: str) -> dict[WaitKind, int]:
         name, _, time = part.strip().rpartition("=")
         kinds = list(WaitKind) if not name else [kind for kind in WaitKind if kind.name.lower() == name]
         ns = nanoseconds(time)
-        if not kinds or ns is None or ns > LONGEST_NS or (not name and "," in text) or found.keys() & set(kinds):
+        if (
+            not kinds
+            or ns is None
+            or not 0 <= ns <= LONGEST_NS
+            or (not name and "," in text)
+            or found.keys() & set(kinds)
+        ):
             raise InvalidValue(
                 "longest-wait-invalid",
                 f"is not a longest wait; write one time for all waits, such as 30s, or KIND=TIME for some of "

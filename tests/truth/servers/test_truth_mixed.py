@@ -24,6 +24,7 @@ from fastllmload.metrics.run.window import window_of
 from fastllmload.records.layout import MEASURE, OK
 from fastllmload.records.run import load
 from fastllmload.redact import Redactor
+from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.terminal.view import make_ui
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -92,6 +93,10 @@ def test_figures_of_each_class_are_those_of_its_rows(tmp_path: Path, workers: st
         document["counts"]["came_whole"] == (submitted & unstreamed).sum() == document["classes"]["batch"]["came_whole"]
     )
     assert document["classes"]["embed"]["came_whole"] is None
+    context = ReportContext(measured.run)
+    assert context.axis is not None and context.tokens is not None and context.tokens.tokens_s is not None
+    drawn = context.tokens.tokens_s.sum() * context.axis.width_s
+    assert drawn == pytest.approx(document["counts"]["output_tokens"])
 
 
 @pytest.mark.clock

@@ -25,7 +25,7 @@ cdef class Writer:
     cdef uint8_t* scratch               # in it, after FRONT bytes; one write is composed here
     cdef size_t scratch_size
     cdef bint queued                    # the last write did not leave whole
-    cdef uint8_t[512] fields            # of a head with a length
+    cdef uint8_t[1024] fields           # of a head with a length
     cdef int64_t sent                   # when its send() had returned; of a log only
     cdef int ensure(self, size_t size) except -1
     # From *start* to *end*; *at* is the instant just before the send() of the last of it.

@@ -21,8 +21,8 @@ PLANNED = (
     "models", "model_zipf", "model_order", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps",
     "ramp_up_end_rps", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl",
     "dataset_path", "dataset_class", "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing",
-    "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns", "cancel_share",
-    "cancel_after", "slow_readers", "abandon",
+    "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
+    "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 WITH_CLASSES = ("custom", "csv", "hf")  # data sets whose entries can have a class
 WITH_CONVERSATIONS = ("sharegpt", "custom", "hf")  # data sets that can have conversations

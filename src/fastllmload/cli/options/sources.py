@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from fastllmload.cli.compat.meanings import suggestion
@@ -27,7 +29,7 @@ class RawOption:
 
 RawOptions = dict[str, RawOption]  # by parameter
 Fields = dict[str, Any]  # "load.rate" -> value
-TOML_KINDS = {"dict": "table", "list": "list"}  # for messages, which must not show the content, maybe a credential
+KINDS = {"dict": "table"}  # by type, for messages, which must not show the content, maybe a credential
 
 
 def from_command_line(parameters: Mapping[str, object], more: Sequence[RunOption] = ()) -> RawOptions:
@@ -96,8 +98,11 @@ def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> 
 
 
 def _text(where: str, entry: object) -> str:
-    if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
-        kind = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
+    if isinstance(entry, os.PathLike):
+        entry = os.fspath(entry)
+    if isinstance(entry, bool) or not isinstance(entry, (str, Real)):
+        name = type(entry).__name__
+        kind = repr(entry) if isinstance(entry, bool) else f"a {KINDS.get(name, name)}"
         raise InputError("option-value-type", f"{where} is {kind}; write a number or a string")
     return str(entry)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.tokens.counts import answers_tokens
 from fastllmload.metrics.tokens.idle import Reader
 from fastllmload.metrics.tokens.timeline import BEARING, Timeline, stated_tokens, stretches, timeline
 from fastllmload.records import layout
@@ -25,8 +26,9 @@ EVENTS_AT_ONCE = 1 << 19
 
 @dataclass(frozen=True)
 class TokenSeries:
-    """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of
-    the successful ones, None when the server did not report their number. Both float64[bins] of the axis.
+    """*chunks_s*: token-bearing events per second of all measured requests whose answers are tokens; *tokens_s*: output
+    tokens per second of the successful ones, None when the server did not report their number. Both float64[bins] of the
+    axis.
 
     *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *late_ns*, *pause_ns*:
     per row of the run `lateness` (above 0: how long the reader waits in total) and the longest gap, NaN without one.
@@ -44,7 +46,7 @@ def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool, r
     """*latency*: rows whose gaps count (metrics.run.window.populations). *within_chunks*: tokens of one chunk have gaps of
     0 between them (IETF B.2.1, direct and option B); else gaps are those between chunks (option A).
     """
-    measured = run.rows["phase"] == layout.MEASURE
+    measured = (run.rows["phase"] == layout.MEASURE) & answers_tokens(run)
     ok = measured & (run.rows["status"] == layout.OK)
     counted = bool(ok.any()) and bool((run.rows["completion_tokens"][ok] >= 0).all())
     gap_axis = axis.coarser(int(run.rows["content_events"][latency].sum()), 200)
