@@ -147,6 +147,24 @@ def test_agents_of_a_session_are_named_to_a_router(tmp_path: Path) -> None:
     assert len(answered) == len(set(answered.values())) > 40
 
 
+def measured_with_start(
+    folder: Path, options: list[str], workers: str
+) -> tuple[Measured, Plan, np.ndarray, np.ndarray]:
+    """A run that begins with sessions under way, in which every call of the plan succeeds: our rows and the server's."""
+    more = [
+        "--session-start", "stationary", "--warmup", "20", "--endpoint-type", "openai-completions", "--prompt-form", "ids",
+        "--workers", workers,
+    ]  # fmt: skip
+    found = measure(folder, [*options, *more], pin=workers == "1", **QUICK)
+    plan = Plan.read_record(found.run.directory / "plan")
+    ours, theirs = found.joined()
+    order = np.argsort(ours["request"])
+    ours, theirs = ours[order], theirs[order]
+    assert plan.calls is not None
+    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
+    return found, plan, ours, theirs
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sessions_under_way_continue_when_and_with_what_they_would_have(tmp_path: Path, workers: str) -> None:
     """By the plan and the server's log: each slot begins with what is left of its own session, at the planned instant; and
@@ -156,16 +174,9 @@ def test_sessions_under_way_continue_when_and_with_what_they_would_have(tmp_path
     write_trace(trace, 40, seed=3)
     options = [
         "--workload", "agentic-mooncake", "--dataset-path", str(trace), "--concurrency", "8", "-n", "40", "--seed", "7",
-        "--session-start", "stationary", "--warmup", "20", "--endpoint-type", "openai-completions", "--prompt-form", "ids",
-        "--workers", workers,
     ]  # fmt: skip
-    found = measure(tmp_path / "m", options, pin=workers == "1", **QUICK)
-    plan = Plan.read_record(found.run.directory / "plan")
+    found, plan, ours, theirs = measured_with_start(tmp_path / "m", options, workers)
     assert plan.calls is not None and plan.edges is not None
-    ours, theirs = found.joined()
-    order = np.argsort(ours["request"])
-    ours, theirs = ours[order], theirs[order]
-    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
     begins = np.flatnonzero(np.diff(plan.calls["session"].astype(np.int64), prepend=-1))[:8]
     assert (plan.calls["turn"][begins] > 0).any()
     graph = read_call_graph("agentic-mooncake", trace)
@@ -213,16 +224,9 @@ def test_arrivals_find_the_sessions_that_came_before_them(tmp_path: Path, worker
     growing(trace, 60, seed=2)
     options = [
         "--workload", "graph", "--dataset-path", str(trace), "--rate", "15", "-n", "40", "--seed", "7",
-        "--session-start", "stationary", "--warmup", "20", "--endpoint-type", "openai-completions", "--prompt-form", "ids",
-        "--workers", workers,
     ]  # fmt: skip
-    found = measure(tmp_path / "m", options, pin=workers == "1", **QUICK)
-    plan = Plan.read_record(found.run.directory / "plan")
+    found, plan, ours, theirs = measured_with_start(tmp_path / "m", options, workers)
     assert plan.calls is not None and plan.t_sched is not None
-    ours, theirs = found.joined()
-    order = np.argsort(ours["request"])
-    ours, theirs = ours[order], theirs[order]
-    assert (ours["request"] == np.arange(len(plan.calls))).all() and (ours["status"] == OK).all()
     begins = np.flatnonzero(plan.t_sched >= 0)
     zero = int(ours["t_sched"][begins[0]] - plan.t_sched[begins[0]])
     assert (ours["t_sched"][begins] - zero == plan.t_sched[begins]).all()

@@ -65,7 +65,7 @@ class HttpPage:
         self._context = tls_context(spec) if spec.tls else None
 
     def get(self, body: str | None = None) -> HttpAnswer:
-        """The page, or the answer to *body*. SensorError when it is not there whole within the time-out."""
+        """The page, or the answer to *body*. SensorError when it is not there completely within the time-out."""
         deadline = time.monotonic() + self.timeout_s
         kept = self._connection is not None
         while True:

@@ -29,9 +29,9 @@ class ForeignCommand:
     body: dict[str, Any] = field(default_factory=dict)  # of --extra-body
     lacks: list[Lack] = field(default_factory=list)
 
-    def lack(self, option: str, told: Mapping[str, Any]) -> bool:
-        """Whether *told* is about something without a counterpart, which is noted."""
-        kind = next((kind for kind in KINDS if kind in told), None)
+    def lack(self, option: str, entry: Mapping[str, Any]) -> bool:
+        """Whether *entry* is about something without a counterpart, which is noted."""
+        kind = next((kind for kind in KINDS if kind in entry), None)
         if kind is not None:
-            self.lacks.append(Lack(option, kind, told[kind]))
+            self.lacks.append(Lack(option, kind, entry[kind]))
         return kind is not None
