@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,7 +30,19 @@ from fastllmload.simulator.truth import load as load_truth
 MEASURE = "measure"
 CONTENT = EVENT_NAMES.index("content")
 QUIET_US = 100.0
+REPLIES = 200  # of bare_reply_us
 PAUSES_S = (0, 1, 2, 4, 8, 15, 15, 15)  # before each try
+SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
+ANSWERS = """
+import os, select, socket, sys
+os.sched_setaffinity(0, {int(sys.argv[2])})
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    waiting = select.epoll()
+    waiting.register(connection, select.EPOLLIN)
+    while waiting.poll() and (data := connection.recv(64)):
+        connection.sendall(data)
+"""
 TRIES = int(os.environ.get("FLL_TRIES", len(PAUSES_S)))  # fewer where what fails goes again (tools/check)
 
 
@@ -130,6 +144,33 @@ def until_quiet(directory: Path, check: Callable[[Path], tuple[bool | None, str]
     if len(verdicts) == len(PAUSES_S) and all(verdict is None for verdict in verdicts):
         pytest.skip(f"the host was not quiet {told}")
     raise AssertionError(f"failed {told}")
+
+
+def bare_reply_us() -> float:
+    """Median time on this host, in us, from a send over loopback to the kernel's receipt of the reply of a process on the
+    last core that sleeps until data come and sends them back.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        words = [sys.executable, "-c", ANSWERS, str(listening.getsockname()[1]), str(cores[-1])]
+        with subprocess.Popen(words) as answering:
+            connection, _ = listening.accept()
+            with connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+                took = [reply_ns(connection) for _ in range(REPLIES)]
+            assert answering.wait(timeout=10) == 0
+    return float(np.median(took)) / 1e3
+
+
+def reply_ns(connection: socket.socket) -> int:
+    time.sleep(0.003)  # what answers has gone to sleep
+    sent = time.time_ns()
+    connection.sendall(bytes(40))
+    data, (stamp,), _, _ = connection.recvmsg(64, 64)
+    assert len(data) == 40
+    seconds, ns = struct.unpack("qq", stamp[2])
+    return int(seconds * 1_000_000_000 + ns - sent)
 
 
 def within(
