@@ -51,7 +51,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     rate_curve: str | None = None  # a rate that changes: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
-    concurrency: int | None = None  # of a closed loop, the most where concurrency_curve is given
+    concurrency: int | None = None  # of a closed loop, or of all classes if each is one; the most where it changes
     concurrency_curve: str | None = None  # slots that change, in the forms of rate_curve
     max_concurrency: int | None = None  # most in flight of an open loop
     max_prefill: int | None = None  # most that wait for their first token, in both loops

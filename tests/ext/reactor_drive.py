@@ -217,7 +217,8 @@ def run_reactor(
     conversations: dict[str, Any] | None = None,
     identity: Identity | None = None,
 ) -> Outcome:
-    """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
+    """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests; both where
+    *conversations* has `pools`.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
     instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *websocket_accept*:
@@ -254,7 +255,7 @@ def run_reactor(
         reactor.use_identity(identity)
         protocol.want(token=b"x-token")
     count = max(len(gaps_ms), limit, 1)
-    schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
+    schedule = np.concatenate([np.zeros(slots, np.int64), np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)])
     plan: dict[str, Any] = {
         "body_offset": np.arange(count + 1, dtype=np.uint64) * len(body),
         "bodies": np.frombuffer(body * count, np.uint8),

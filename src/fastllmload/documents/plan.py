@@ -339,6 +339,12 @@ class ClassDescription(Document, frozen=True, kw_only=True):
     starts: Count = None  # requests that follow no reply
     settings: TrafficClass | None = None  # of the class
 
+    @property
+    def concurrency(self) -> int | None:
+        """Slots of a class that is a closed loop; None in an open one, or where redaction took them away."""
+        slots = None if self.load is None else self.load.concurrency
+        return slots if isinstance(slots, int) else None
+
 
 class CountingFacts(Document, frozen=True, kw_only=True):
     """How tokens are counted (IETF 4.4)."""

@@ -90,7 +90,7 @@ class Plans:
         asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"
         if not self.warmup.requests:
             return f"the run has no warm-up; {asked}"
-        if self.warmup.cycles:
+        if self.warmup.cycles or self.warmup.closed_cycles:
             return f"the warm-up ends by time alone; {asked}"
         if self.warmup.requests >= WARMUP_REQUESTS and tokens >= WARMUP_TOKENS:
             return None
@@ -121,6 +121,13 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
         raise InputError(
             "plan-mismatch",
             f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}",
+        )
+    if plan.closed_classes and settings.load.max_concurrency is not None:
+        name = plan.classes[next(iter(plan.closed_classes))]
+        raise InputError(
+            "option-not-applicable",
+            f"--max-concurrency caps open loops, and class {name!r} of --plan {settings.output.plan} holds its own number "
+            "in flight; leave --max-concurrency out",
         )
     classes = with_plan_urls(classes_of(described), settings.output, described)
     return ResolvedSettings(

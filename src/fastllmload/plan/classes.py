@@ -1,7 +1,11 @@
 """Plans with several request classes: each is drawn from its own streams, then all are merged in order of time.
 
 Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so its
-requests do not depend on other classes. Equal instants are ordered by class, then by their order in it.
+requests do not depend on other classes. Equal instants are ordered by class, then by their order in it. The requests of
+classes that are closed loops have no instants and come last, ordered by class.
+
+In a warm-up, open classes share its requests and tokens by their rates. Closed ones share as many again by their slots, each
+in a closed loop of its own, so that neither kind changes what the other sends.
 """
 
 from __future__ import annotations
@@ -57,6 +61,7 @@ from fastllmload.settings import RunSettings, TrafficClass
 
 Numbers = npt.NDArray[np.int64]
 MIXED = "classes"  # name of the arrivals and of the workload of such a plan
+NEVER = np.iinfo(np.int64).max  # instant of what has none
 COPIED = 1 << 24  # bytes of bodies that are joined before they are written
 
 
@@ -147,7 +152,7 @@ def planned_classes(settings: RunSettings) -> list[PlannedClass]:
     for one in settings.classes:
         each = class_settings(settings, one, wanted)
         growing = measured_pace(each.load, arrivals_stream(each)).drawn
-        assert growing is not None  # classes are open loops
+        assert growing is not None  # a closed class has no end but --duration, so that the number is not bounded
         drawn.append(growing)
         schedules.append(growing.part(count=wanted))
     order = in_order(schedules)[:wanted]
@@ -157,11 +162,19 @@ def planned_classes(settings: RunSettings) -> list[PlannedClass]:
 
 
 def warmup_shares(classes: Sequence[TrafficClass], of: Sequence[bool] | None = None) -> list[float]:
-    """Share of each class in the warm-up: that of its rate; 0 for one that replays recorded instants, or is not in *of*."""
-    rates = [0.0 if one.load.rate is None else one.load.rate for one in classes]
-    rates = rates if of is None else [rate * has for rate, has in zip(rates, of, strict=True)]
-    total = sum(rates)
-    return [rate / total if total else 0.0 for rate in rates]
+    """Share of each class in the warm-up: of its rate in those of open classes, of its slots in those of closed ones; 0 for
+    one that replays recorded instants, or is not in *of*.
+    """
+    taking = [True] * len(classes) if of is None else of
+    found = [0.0] * len(classes)
+    for closed in (False, True):
+        mine = [place for place, one in enumerate(classes) if (one.load.concurrency is not None) == closed]
+        parts = [float(has * ((one.load.concurrency if closed else one.load.rate) or 0.0))
+                 for one, has in ((classes[place], taking[place]) for place in mine)]  # fmt: skip
+        total = sum(parts)
+        for place, part in zip(mine, parts, strict=True):
+            found[place] = part / total if total else 0.0
+    return found
 
 
 def in_order(schedules: Sequence[Numbers]) -> Numbers:
@@ -179,8 +192,10 @@ class Order:
 
 
 def merged_order(plans: Sequence[Plan]) -> Order:
-    """All requests by the instants of their starts; the turns of a conversation stay together."""
-    schedules = [np.asarray(plan.t_start) for plan in plans]
+    """All requests by the instants of their starts, those without at the end; turns of a conversation stay together."""
+    schedules = [
+        np.full(len(plan.starts), NEVER) if plan.t_start is None else np.asarray(plan.t_start) for plan in plans
+    ]
     starts = [plan.starts for plan in plans]
     lengths = [np.diff(np.append(begin, plan.requests)) for begin, plan in zip(starts, plans, strict=True)]
     order = in_order(schedules)
@@ -205,7 +220,7 @@ def merge(
     if turns is not None and edges is not None:
         turns["waits_for"] = np.bincount(edges["target"], minlength=len(turns))
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
+        SCHEDULE: None if all_closed(plans) else gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
         TURNS: turns,
         EDGES: edges,
         CALLS: merged_calls(plans, order, turns),
@@ -214,6 +229,11 @@ def merge(
         CLIENT: optional(plans, order, "client", CLIENT_ROW),
     }
     return finish(out_dir, described(settings, phase, model, parts), bodies, classes, arrays)
+
+
+def all_closed(plans: Sequence[Plan]) -> bool:
+    """Whether there are plans, and each is a closed loop."""
+    return bool(plans) and all(plan.concurrency is not None for plan in plans)
 
 
 def gathered(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any], missing: int) -> npt.NDArray[Any]:
@@ -338,15 +358,20 @@ def described(
     rates = [
         rate for plan in plans if (rate := known((plan.description.load.arrivals or ArrivalFacts()).rate)) is not None
     ]
+    bounds = [known(plan.description.load.duration_s) for plan in plans if plan.concurrency is not None]
+    duration_s = settings.load.duration if phase == "measure" else max((each for each in bounds if each), default=None)
     stream = f"{settings.client.seed}/class"
+    if all_closed(plans):
+        load = LoadDescription(
+            loop="closed", concurrency=sum(plan.concurrency or 0 for plan in plans),
+            duration_s=duration_s, cycles=any(plan.cycles for plan in plans),
+        )  # fmt: skip
+    else:
+        arrivals = ArrivalFacts(name=MIXED, rate=math.fsum(rates), stream=stream)
+        load = LoadDescription(loop="open", arrivals=arrivals, duration_s=duration_s, cycles=False)
     return PlanDescription(
         phase=phase,
-        load=LoadDescription(
-            loop="open",
-            arrivals=ArrivalFacts(name=MIXED, rate=math.fsum(rates), stream=stream),
-            duration_s=settings.load.duration if phase == "measure" else None,
-            cycles=False,
-        ),
+        load=load,
         workload=WorkloadDescription(
             name=MIXED, isl="by class", osl="by class", tokenizer=settings.workload.tokenizer, prompt="by class",
             prefix_len=0, num_prefixes=1, exact=exact_of(plans),

@@ -5,8 +5,9 @@ absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `requ
 `body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; with conversations `turns.npy`
 (TURN), with user behavior `client.npy` (CLIENT_ROW), and with shared prompt parts `prefix_tokens.npy` (int32),
 with several models `request_model.npy` (uint16).
-The turns of a conversation are consecutive. Nothing in a plan depends on the number of workers, the target's address or
-the API key.
+The turns of a conversation are consecutive. Requests of classes that are closed loops come after all others, ordered by
+class: where other classes have instants these have FOLLOWS, and each such class repeats its own requests. Nothing in a plan
+depends on the number of workers, the target's address or the API key.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ SEEN = "seen"  # folder of another plan: prompts that the warm-up sends, as the 
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX, MODELS = "turns.npy", "client.npy", "prefix_tokens.npy", "request_model.npy"
 EDGES, PIECES, CALLS, BLOCKS = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy"
-FOLLOWS = -1  # t_sched of a later request of a session, which is due some time after the replies that it waits for
+# t_sched of a later request of a session, which is due some time after the replies that it waits for; and of every request
+# of a class that is a closed loop next to open ones, which is due when a slot is free.
+FOLLOWS = -1
 LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
 EDGE_START, EDGE_CONTEXT = 1, 2  # flags of an edge
 # Layouts: `Turn`, `Edge`, `Piece` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields; `Leaving` of
@@ -188,7 +191,8 @@ class Plan:
         kept = [_mapped(directory, name) if (directory / name).exists() else None for name in KEPT]
         if open_loop and TURNS in document.members:
             turns = np.zeros(len(rows), TURN)
-            turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1
+            calls = kept[KEPT.index(CALLS)]
+            turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1 if calls is None else calls["session"]
         return cls(
             directory=directory,
             document=document,
@@ -228,15 +232,30 @@ class Plan:
 
     @property
     def t_start(self) -> npt.NDArray[np.int64] | None:
-        """Planned instants, of `starts`; None in a closed loop."""
-        if self.t_sched is None or self.turns is None:
+        """Planned instants, of `open_starts`; None in a closed loop."""
+        if self.t_sched is None or (self.turns is None and not self.closed_classes):
             return self.t_sched
-        return np.ascontiguousarray(self.t_sched[self.starts])
+        return np.ascontiguousarray(self.t_sched[self.open_starts])
+
+    @property
+    def open_starts(self) -> npt.NDArray[np.int64]:
+        """Those of `starts` that are not of a class that is a closed loop: they come first."""
+        if not self.closed_classes:
+            return self.starts
+        found: npt.NDArray[np.int64] = self.starts[~np.isin(self.request_class[self.starts], list(self.closed_classes))]
+        return found
+
+    @property
+    def open_requests(self) -> int:
+        """Requests, later turns too, that are not of a class that is a closed loop: the first ones of the plan."""
+        if not self.closed_classes:
+            return self.requests
+        return int(np.count_nonzero(~np.isin(self.request_class, list(self.closed_classes))))
 
     @property
     def arrivals(self) -> npt.NDArray[np.int64]:
-        """Those of `starts` that an open loop's arrival process has: without sessions that began before time zero."""
-        return np.setdiff1d(self.starts, self.under_way)
+        """Those of `open_starts` that an arrival process has: without sessions that began before time zero."""
+        return np.setdiff1d(self.open_starts, self.under_way)
 
     @property
     def under_way(self) -> npt.NDArray[np.int64]:
@@ -294,6 +313,15 @@ class Plan:
         return int(slots) if isinstance(slots, (int, float)) else None
 
     @property
+    def closed_classes(self) -> dict[int, int]:
+        """Slots of each class that is a closed loop, by its number; empty where no class has slots of its own.
+
+        Where all classes are, `concurrency` is the sum of these, and there are no instants.
+        """
+        found = enumerate(self.description.classes)
+        return {number: one.concurrency for number, one in found if one.concurrency is not None}
+
+    @property
     def slot_changes(self) -> SlotChanges | None:
         """When the slots of a closed loop change; None where they do not."""
         curve = self.description.load.concurrency_curve
@@ -306,8 +334,14 @@ class Plan:
 
     @property
     def cycles(self) -> bool:
-        """Whether the requests are a pool that workers repeat: a closed loop that only time ends."""
+        """Whether all requests are a pool that workers repeat: a closed loop that only time ends."""
         return bool(self.description.load.cycles)
+
+    @property
+    def closed_cycles(self) -> bool:
+        """Whether `closed_classes` repeat their requests, each its own, until time ends them."""
+        loads = (one.load for one in self.description.classes if one.concurrency is not None)
+        return any(load is not None and load.cycles for load in loads)
 
     def body(self, request: int) -> bytes:
         """The encoded body of one request."""

@@ -4,7 +4,7 @@ One object per request, in the order of sending:
 
 | field | what |
 |---|---|
-| `timestamp` | seconds from the start of the phase; absent in a closed loop and of later turns |
+| `timestamp` | seconds from the start of the phase; absent in a closed loop, of a class that is one, and of later turns |
 | `prompt` or `messages` | as they are sent; of a later turn only its own |
 | `session`, `delay` | of conversations: which one, and seconds to think before a later turn (read back with `--turns all`) |
 | `input_tokens`, `output_tokens` | as planned |

@@ -87,6 +87,21 @@ def test_classes_whose_answers_are_not_tokens():
     assert [each.workload.osl for each in alone.classes] == ["1", "1"]
 
 
+def test_closed_classes_next_to_open_ones_and_alone():
+    """A number of slots is a class's own load; a run whose classes all have slots has as many in flight."""
+    mixed = words("chat rate=40 isl=512", "batch concurrency=16 osl=500", duration="9", max_prefill="4")
+    same = table(**{"class": [{"name": "chat", "rate": 40, "isl": 512}, {"name": "batch", "concurrency": 16, "osl": 500}]},
+                 duration=9, max_prefill=4)  # fmt: skip
+    chat, batch = mixed.classes
+    assert mixed == same and (mixed.load.rate, mixed.load.concurrency) == (40.0, None)
+    assert (chat.load.rate, chat.load.concurrency) == (40.0, None)
+    assert (batch.load.rate, batch.load.concurrency, batch.load.duration) == (None, 16, 9.0)
+    closed = words("a concurrency=3", "b num-concurrent=2")
+    assert (closed.load.rate, closed.load.concurrency, closed.load.duration) == (None, 5, 60.0)
+    part = words("a share=1", "b concurrency=2", rate="8", arrival="constant")
+    assert [one.load.rate for one in part.classes] == [8.0, None] and part.classes[1].load.concurrency == 2
+
+
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
@@ -110,7 +125,21 @@ def test_shares_of_the_rate():
         (["chat rate=fast"], {}, ("rate-invalid", "rate of class", "'fast'")),
         (["chat rate=inf"], {}, ("class-load-invalid", "'chat'", "all at once")),
         (["chat rate=1"], {"concurrency": "4"}, ("class-load-invalid", "--concurrency", "--class")),
-        (["chat concurrency=4"], {}, ("option-not-applicable", "concurrency of class", "open loops")),
+        (["chat concurrency=4 rate=2"], {}, ("class-load-invalid", "'chat'", "concurrency", "rate")),
+        (["chat concurrency=4 share=0.5"], {"rate": "9"}, ("class-load-invalid", "'chat'", "share")),
+        (["chat concurrency=4 arrival=constant"], {}, ("class-load-invalid", "'chat'", "arrival")),
+        (["chat concurrency=4 rate-series=f"], {}, ("class-load-invalid", "'chat'", "rate-series")),
+        (["chat concurrency=0"], {}, ("count-invalid", "concurrency of class", "'0'")),
+        (["chat concurrency=ramp:1,9"], {}, ("class-load-invalid", "concurrency of class", "'ramp:1,9'")),
+        (["chat concurrency=4", "b rate=2"], {"num_requests": "9"},
+         ("class-load-invalid", "--num-requests", "'chat'", "--duration")),
+        (["chat concurrency=4"], {"num_requests": "9", "duration": "3"}, ("class-load-invalid", "--num-requests")),
+        (["chat concurrency=4", "b rate=2"], {"workload": "mooncake", "dataset_path": "f"},
+         ("run-without-end", "'chat'", "--duration")),
+        (["chat concurrency=4", "b rate=2"], {"max_concurrency": "9"},
+         ("option-not-applicable", "--max-concurrency", "concurrency=SLOTS")),
+        (["chat concurrency=4 session-start=stationary workload=weka dataset-path=f", "b rate=2"], {},
+         ("class-load-invalid", "'chat'", "--session-start stationary")),
         (["chat rate=1 unix-socket=/tmp/s"], {}, ("option-not-applicable", "unix-socket of class", "url=http://HOST:PORT")),
         (["chat rate=1 url=https://me:word@h"], {}, ("url-invalid", "name or password")),
         (["chat rate=1 url=http://h"], {"url": ("http://g",)}, ("url-unused", "--url")),

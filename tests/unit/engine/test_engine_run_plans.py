@@ -133,3 +133,30 @@ def test_classes_are_replayed_without_the_files_that_they_were_made_from(tmp_pat
     kinds = {one.name: one.workload.name for one in plans.warmup.description.classes}
     assert kinds == {"a": "synthetic-uniform", "b": "synthetic-uniform"}
     assert plans.measure.description.classes[1].workload.name == "custom"
+
+
+@pytest.mark.parametrize("rates", [(20.0, None), (None, None)], ids=["mixed", "all closed"])
+def test_the_slots_of_classes_are_restored(tmp_path, rates):
+    """Of both phases; a cap on what is in flight does not go with them."""
+    classes = tuple(
+        TrafficClass(
+            name=f"c{place}",
+            load=Load(rate=rate, concurrency=None if rate else place + 2, duration=1.0),
+            workload=ASKED,
+        )
+        for place, rate in enumerate(rates)
+    )
+    closed = 2 + 3 if rates[0] is None else None
+    load = Load(rate=rates[0], concurrency=closed, duration=1.0)
+    made = build_plans(resolve_settings(RunSettings(load=load, classes=classes), tmp_path), "m", tmp_path / "made")
+    save_plan(made.measure, tmp_path / "p.plan")
+    replayed = resolve_settings(RunSettings(output=Output(plan=str(tmp_path / "p.plan"))), tmp_path / "work")
+    assert (replayed.settings.load.rate, replayed.settings.load.concurrency) == (rates[0], closed)
+    again = build_plans(replayed, "m", tmp_path / "work")
+    slots = {place: place + 2 for place, rate in enumerate(rates) if rate is None}
+    assert again.measure.digest == made.measure.digest
+    assert [again.warmup.body(i) for i in range(9)] == [made.warmup.body(i) for i in range(9)]
+    assert again.measure.closed_classes == again.warmup.closed_classes == slots
+    capped = RunSettings(load=Load(max_concurrency=4), output=Output(plan=str(tmp_path / "p.plan")))
+    with raises_code("option-not-applicable", "--max-concurrency", repr(classes[min(slots)].name)):
+        resolve_settings(capped, tmp_path / "capped")

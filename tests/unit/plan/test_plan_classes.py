@@ -14,12 +14,12 @@ from fastllmload.documents.plan import ArrivalFacts, ExactPrompts
 from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import classes_of
-from fastllmload.engine.workers.routing import conversations
+from fastllmload.engine.workers.routing import conversations, slot_pools
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
 from fastllmload.plan.description.facts import figures
-from fastllmload.plan.description.text import class_line
+from fastllmload.plan.description.text import class_line, describe_as_text
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
 
@@ -212,3 +212,121 @@ def test_a_plan_says_which_classes_have_output_tokens(tmp_path):
     assert "output" not in class_line(embed) and "->" not in class_line(embed) and "output tokens" in class_line(chat)
     found = figures(plan)
     assert found.output_tokens == chat.output_tokens and found.output_length.min >= 1
+
+
+def closed(name, slots, turns=None, **load):
+    return TrafficClass(
+        name=name,
+        load=Load(concurrency=slots, duration=3.0, **load),
+        workload=Workload(isl="4", osl="3", tokenizer="none", turns=turns),
+    )
+
+
+@pytest.mark.parametrize("turns", [None, "uniform:1,3"])
+def test_closed_classes_come_after_all_others(tmp_path, turns):
+    """Open classes are those of the run without them; each closed one is the pool of a closed loop, without instants."""
+    classes = (closed("x", 5), traffic("a", 12), closed("y", 2, turns=turns), traffic("b", 7, turns=turns))
+    plan = build(run_of(*classes), tmp_path / "mix")
+    alone = build(run_of(classes[1], classes[3]), tmp_path / "open")
+    assert plan.closed_classes == {0: 5, 2: 2} and (plan.concurrency, plan.cycles, plan.closed_cycles) == (
+        None,
+        False,
+        True,
+    )
+    n = plan.open_requests
+    assert n == alone.requests and plan.t_sched[:n].tolist() == alone.t_sched.tolist()
+    assert [plan.body(i) for i in range(n)] == [alone.body(i) for i in range(n)]
+    assert plan.t_start.tolist() == alone.t_start.tolist() and plan.arrivals.tolist() == alone.starts.tolist()
+    assert plan.open_starts.tolist() == alone.starts.tolist()
+    assert (plan.t_sched[n:] == FOLLOWS).all()
+    assert plan.request_class[n:].tolist() == sorted(plan.request_class[n:].tolist())
+    for number in plan.closed_classes:
+        one = classes[number]
+        own = build_plan(
+            class_settings(run_of(*classes), one),
+            phase="measure",
+            endpoint=CHAT,
+            model="m",
+            out_dir=tmp_path / one.name,
+        )
+        mine = np.flatnonzero(plan.request_class == number)
+        assert [plan.body(i) for i in mine] == [own.body(i) for i in range(own.requests)]
+        found = plan.description.classes[number]
+        assert (found.concurrency, found.load.loop, found.load.cycles) == (one.load.concurrency, "closed", True)
+    plan.write_record(tmp_path / "record")
+    record = plan.read_record(tmp_path / "record")
+    assert record.closed_classes == plan.closed_classes and record.t_sched.tolist() == plan.t_sched.tolist()
+    if turns is None:
+        assert record.t_start.tolist() == alone.t_start.tolist()
+    else:
+        assert record.turns["session"].tolist() == plan.turns["session"].tolist()
+
+
+def test_classes_that_are_all_closed_are_a_closed_loop(tmp_path):
+    plan = build(run_of(closed("x", 5), closed("y", 2)), tmp_path)
+    load = plan.description.load
+    assert (load.loop, load.concurrency, load.cycles, load.arrivals, load.duration_s) == ("closed", 7, True, None, 3.0)
+    assert plan.t_sched is None and plan.t_start is None and plan.closed_classes == {0: 5, 1: 2}
+    assert plan.open_requests == 0 == len(plan.open_starts) and plan.requests == 4000
+    counted = figures(plan)
+    assert (counted.requests, counted.pool, counted.samples) == (None, 4000, None)
+
+
+def test_figures_of_a_mix_are_those_of_its_open_classes(tmp_path):
+    plan = build(run_of(closed("x", 5), traffic("a", 12)), tmp_path)
+    counted, many = figures(plan), plan.open_requests
+    assert (counted.requests, counted.pool, counted.samples) == (many, 2000, None)
+    assert counted.output_tokens == plan.output_tokens[:many].sum()
+    line, text = class_line(plan.description.classes[0]), describe_as_text(plan)
+    assert line.startswith("5 in flight, ") and "2,000 requests" in line
+    assert f"{many:,}, and" in text and "closed loop of 5 in flight" in text
+
+
+@pytest.mark.parametrize("turns", [None, "2"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_every_request_of_a_closed_class_is_one_workers(tmp_path, workers, turns):
+    """All slots and all requests, each once; no worker has more slots than another by two, nor a slot more work by two."""
+    plan = build(run_of(closed("x", 5, turns=turns), traffic("a", 12), closed("y", 4), closed("z", 1)), tmp_path)
+    dealt = [slot_pools(plan, worker, workers) for worker in range(workers)]
+    found = [pools for pools in dealt if pools is not None]
+    assert sum(pools.slots for pools in found).tolist() == [5, 4, 1]
+    totals = [0 if pools is None else int(pools.slots.sum()) for pools in dealt]
+    assert max(totals) - min(totals) <= 1
+    for place, number in enumerate(plan.closed_classes):
+        mine = []
+        for pools in found:
+            ends = np.cumsum(pools.sizes)
+            numbers = pools.numbers[ends[place] - pools.sizes[place] : ends[place]]
+            assert (pools.slots[place] > 0) == (len(numbers) > 0) == (pools.limits[place] > 0)
+            mine += numbers.tolist()
+        starts = plan.starts[plan.request_class[plan.starts] == number]
+        assert sorted(mine) == starts.tolist()
+    for pools in found:
+        last = int(pools.numbers.max()) + plan.requests * (int((pools.limits // pools.sizes.clip(1)).max()) - 1)
+        assert last < 1 << 32
+
+
+def test_a_warmup_has_both_kinds_of_classes(tmp_path):
+    """Open ones as without the closed ones; these share as many requests and tokens again by their slots."""
+
+    def planned(name, *places, **warmup):
+        each = (
+            closed("x", 6, **warmup),
+            traffic("a", 30, **warmup),
+            closed("y", 2, **warmup),
+            traffic("b", 10, **warmup),
+        )
+        return build(run_of(*(each[place] for place in places or range(4))), tmp_path / name, "warmup")
+
+    plan, alone = planned("mix", warmup_requests=40), planned("open", 1, 3, warmup_requests=40)
+    assert np.bincount(plan.request_class).tolist() == [30, 30, 10, 10]
+    assert plan.t_start.tolist() == alone.t_start.tolist()
+    assert plan.closed_classes == {0: 6, 2: 2} and not plan.closed_cycles and plan.duration_s is None
+    limits = [slot_pools(plan, worker, 2).limits for worker in range(2)]
+    assert sum(limits).tolist() == [30, 10]
+    few = planned("few", warmup_requests=3)
+    assert sum(slot_pools(few, worker, 2).slots for worker in range(2)).tolist() == [3, 1]  # a slot per request
+    timed = planned("timed", warmup_seconds=2.0)
+    assert timed.closed_cycles and timed.duration_s == 2.0
+    counts = [one.load.arrivals is not None and one.requests for one in timed.description.classes]
+    assert counts[1] > 20 and counts[0] is False

@@ -5,6 +5,11 @@ cdef struct Slot:
     int64_t at                          # ns: free since, or rests until
     int32_t number
 
+cdef struct SlotPool:
+    uint64_t issued                     # requests of this pool so far
+    uint64_t limit                      # that it may send
+    uint32_t first, size                # its requests: *size* items of Slots.numbers from *first* on
+
 cdef class Slots:
     # Of a phase. One per worker; in an open loop nothing is ever free.
     cdef uint64_t issued                # requests of this worker so far
@@ -23,6 +28,15 @@ cdef class Slots:
     cdef int32_t* closed                # *closed_count* numbers of slots that may open again; owned
     cdef uint32_t closed_count
     cdef int32_t opened                 # numbers that were given out
+    # Where classes of requests have slots of their own; slots are then numbered pool by pool.
+    cdef SlotPool* pools                # NULL: all slots send requests of one sequence; owned
+    cdef uint32_t* pool_of              # each slot; owned
+    cdef const uint32_t[::1] numbers    # requests of the plan, of all pools
+    cdef uint32_t plan_size             # requests in the plan: each time that a pool starts again, its numbers are higher by that
+    cdef int divide(self, const uint32_t[::1] counts, const uint32_t[::1] sizes, const uint64_t[::1] limits,
+                    const uint32_t[::1] numbers, uint32_t plan_size) except -1      # after begin()
+    cdef bint pool_left(self, int32_t slot) noexcept                            # one more may be sent in it
+    cdef uint32_t next_request(self, int32_t slot) noexcept                     # it, which then is issued
     cdef int begin(self, Py_ssize_t count, uint64_t limit, const int64_t[::1] closings) except -1        # a phase
     cdef int32_t open(self, int64_t since) noexcept             # slot that opens at *since*; -1: one that was to close stays
     cdef bint stays(self, int32_t slot, int64_t since) noexcept                 # a slot that is free at *since* is filled again

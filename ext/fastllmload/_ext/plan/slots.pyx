@@ -5,6 +5,9 @@ everything is not hammered.
 
 Where their number changes, slots open at instants of the pacer's schedule. One closes when its request has ended after an
 instant of *closings*; none is cut off.
+
+Slots may be divided into pools, one for each class of requests that is a closed loop. A slot then sends requests of its pool
+alone, which repeats them; which of the slots is filled first is one order of all.
 """
 
 from libc.stdlib cimport calloc, free
@@ -25,6 +28,10 @@ cdef class Slots:
         free(self.resting)
         free(self.errors)
         free(self.closed)
+        free(self.pools)
+        free(self.pool_of)
+        self.pools = NULL
+        self.pool_of = NULL
         self.free_ones = self.resting = NULL
         self.errors = self.closed = NULL
         self.count = 0
@@ -48,6 +55,42 @@ cdef class Slots:
             raise MemoryError(f"{count} slots")
         self.count = <uint32_t>most
         return 0
+
+    cdef int divide(self, const uint32_t[::1] counts, const uint32_t[::1] sizes, const uint64_t[::1] limits,
+                    const uint32_t[::1] numbers, uint32_t plan_size) except -1:
+        """*counts*: slots of each pool, at most those of begin() together; *sizes*: how many of *numbers* are its requests."""
+        cdef Py_ssize_t i, many = counts.shape[0]
+        cdef uint32_t slot = 0, first = 0, each
+        self.pools = <SlotPool*>calloc(<size_t>max(1, many), sizeof(SlotPool))
+        self.pool_of = <uint32_t*>calloc(self.count, sizeof(uint32_t))
+        if self.pools == NULL or self.pool_of == NULL:
+            raise MemoryError(f"{many} pools of slots")
+        self.numbers = numbers
+        self.plan_size = plan_size
+        self.limit = 0
+        for i in range(many):
+            self.pools[i].limit = limits[i]
+            self.pools[i].first = first
+            self.pools[i].size = sizes[i]
+            self.limit += limits[i]
+            first += sizes[i]
+            for each in range(counts[i]):
+                self.pool_of[slot] = <uint32_t>i
+                slot += 1
+        if slot > self.count or first != <uint32_t>numbers.shape[0]:
+            raise ValueError(f"{slot} slots and {first} requests of pools, where {self.count} and {numbers.shape[0]} are")
+        return 0
+
+    cdef bint pool_left(self, int32_t slot) noexcept:
+        cdef SlotPool* pool = &self.pools[self.pool_of[slot]]
+        return pool.issued < pool.limit
+
+    cdef uint32_t next_request(self, int32_t slot) noexcept:
+        cdef SlotPool* pool = &self.pools[self.pool_of[slot]]
+        cdef uint64_t place = pool.issued
+        pool.issued += 1
+        self.issued += 1
+        return <uint32_t>(self.numbers[pool.first + place % pool.size] + place // pool.size * self.plan_size)
 
     cdef int clear(self) noexcept:
         self.freed = self.first_free = self.first_resting = self.rest_count = 0

@@ -147,13 +147,15 @@ cdef class Reactor:
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t most_waiting=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
              Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None,
-             const int64_t[::1] closings=None, uint32_t own=0) -> None:
+             const int64_t[::1] closings=None, uint32_t own=0, pools=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or of the instants at which a slot opens: ascending, zeros
         where nothing else is asked. Where the number of slots changes, *closings* are the instants at which one slot less is wanted,
         and *own* is the most that this worker has at once; where it does not, slots that open later than others are in the middle of
-        sessions, and begin with requests of their own.
+        sessions, and begin with requests of their own. *pools*: where classes are closed loops, four arrays with the slots that this
+        worker has of each, how many requests it has, how many of them it may send, and the requests; *schedule* then begins with a
+        zero for each of these slots, and the rest of it is an open loop.
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound. *cap*: its most in
         flight in an open loop, *most_waiting*: its most that wait for their first token; 0: no cap.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
@@ -175,7 +177,7 @@ cdef class Reactor:
         share.plan_size = <uint32_t>(body_offset.shape[0] - 1)
         share.slots = slots
         own = own if own else <uint32_t>len(schedule)
-        share.own = own if closed and slots else 0
+        share.own = own if closed and slots and pools is None else 0
         share.numbers = numbers
         share.target = target
         share.talks = talks
@@ -183,8 +185,12 @@ cdef class Reactor:
         share.parent = parent
         share.place = place
         self.users.begin(client)
-        share.own_first = closed and closings is None and talks is not None and len(schedule) and schedule[len(schedule) - 1] > 0
-        self.releases.slots.begin(own if closed else len(schedule), limit, closings)
+        share.own_first = (closed and closings is None and pools is None and talks is not None and len(schedule)
+                           and schedule[len(schedule) - 1] > 0)
+        self.releases.openings = 0 if not closed else len(schedule) if pools is None else int(pools[0].sum())
+        self.releases.slots.begin(len(schedule) if not closed else own if pools is None else self.releases.openings, limit, closings)
+        if pools is not None:
+            self.releases.slots.divide(pools[0], pools[1], pools[2], pools[3], share.plan_size)
         self.releases.slots.issued = len(schedule) if share.own_first else 0
         self.pacer.load(schedule)
         self.releases.closed = closed
@@ -234,9 +240,10 @@ cdef class Reactor:
 
     @property
     def released(self) -> int:
+        cdef Py_ssize_t arrived = max(0, self.pacer.next - self.releases.openings)
         if not self.releases.closed:
             return self.pacer.next
-        return self.releases.slots.issued - (self.pacer.size - self.pacer.next if self.releases.share.own_first else 0)
+        return arrived + self.releases.slots.issued - (self.pacer.size - self.pacer.next if self.releases.share.own_first else 0)
 
     @property
     def finished(self) -> bool:
@@ -521,13 +528,13 @@ cdef class Reactor:
         cdef uint32_t spare = self.reserve
         if not self.releases.sending:
             return 0
-        if self.releases.closed:
+        if self.releases.closed and self.releases.openings == self.pacer.size:
             # Every slot that ends gives its connection back. More connections than slots are for a server that has
             # dropped a kept one: one that serves a single connection at a time would never answer on the others.
             if not self.words[k.W_IDLE_DROPPED] and not self.words[k.W_ERROR0 + r.ERROR_REUSED_CONNECTION_LOST]:
                 spare = min(spare, self.releases.slots.count - min(self.releases.flight.count, self.releases.slots.count))
         elif self.pacer.start:
-            if self.pacer.next >= self.pacer.size:
+            if self.pacer.next >= self.pacer.size and not self.releases.closed:
                 return 0
             near = self.pacer.near(now + AHEAD_NS, self.releases.most_waiting if self.releases.most_waiting else <uint32_t>NEAR)
         return self.pool.open_ahead(<uint32_t>near + spare, CONNECTS_AT_ONCE)

@@ -28,16 +28,19 @@ cdef class Releases:
     cdef int64_t* words                 # counters.pxd; borrowed from the protocol
     cdef Hdr lag
     cdef int64_t timeout                # ns per request
-    cdef bint closed                    # closed loop
-    cdef int64_t stop_at                # closed loop: no request after this instant; 0 = no bound
+    cdef bint closed                    # there are slots: a closed loop, or classes that are closed loops next to open ones
+    cdef Py_ssize_t openings            # instants of the schedule, its first, that open a slot; the others are arrivals
+    cdef int64_t stop_at                # slots: no request after this instant; 0 = no bound
     cdef uint32_t cap                   # open loop: most in flight (--max-concurrency share); 0 = none
     cdef uint32_t most_waiting          # for their first token (--max-prefill share); 0 = no cap
     cdef bint sending                   # false once draining
 
     cdef int arm(self, int64_t now) except -1
     cdef int release(self, int64_t until, int64_t now) except -1        # send everything that is due at *until*
-    cdef int refill(self, int64_t now) except -1                # closed loop: freed slots send at once
-    cdef bint may_issue(self, int64_t now) noexcept             # a closed loop may send one more
+    cdef int refill(self, int64_t now) except -1                # freed slots send at once
+    cdef bint may_issue(self, int64_t now) noexcept             # slots may send one more
+    cdef bint of_slot(self) noexcept    # what is due next is the opening of a slot, or follows in one
+    cdef uint32_t next_request(self, int32_t slot) noexcept     # what a slot sends, which then is issued
     cdef int handle_ends(self) except -1                        # of requests: before a connection is taken or made
     cdef int cancel_overdue(self, int64_t until, int64_t now) except -1         # whose deadline was *until* or before
     cdef int cancel_left(self, int64_t now) except -1           # whose user leaves

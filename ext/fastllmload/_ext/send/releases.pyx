@@ -3,7 +3,8 @@
 In an open loop the pacer's schedule says when: nothing is ever waited for. Without an idle connection a release opens one,
 and the row says so; only a cap on what is in flight (--max-concurrency) or on what waits for its first token (--max-prefill)
 makes a release late on purpose. In a closed loop the schedule opens slots, most often each once and all at time zero, and the
-end of a slot's request sends its next. Held back by --max-prefill, what has been due longest goes first.
+end of a slot's request sends its next. Classes that are closed loops next to open ones have slots of their own, which open at
+time zero, before the first arrival. Held back by --max-prefill, what has been due longest goes first.
 
 Sessions: the schedule releases their first requests. When a reply has ended, the turn after it, or what else waits for it and
 for nothing more, is stitched and put among the pacer's followers, due some time later; so it is released like everything
@@ -51,47 +52,59 @@ cdef class Releases:
 
     cdef int release(self, int64_t until, int64_t now) except -1:
         """Send everything that is due at *until*: never wait, never skip, never re-anchor. What --max-prefill has held back in a
-        closed loop up to its end is not sent.
+        slot up to its end is not sent.
         """
         cdef int64_t due, backlog = 0
         cdef uint32_t request
-        cdef int32_t slot = -1
+        cdef int32_t slot
+        cdef Py_ssize_t place
         cdef Talk* talk
         cdef bint over = self.most_waiting and self.closed and self.stop_at and now >= self.stop_at
         while self.sending:
             due = self.pacer.due()
-            if due > until or (self.held() and not over):
+            if due > until or (self.held() and not (over and self.of_slot())):
                 break
             backlog += 1
             if self.pacer.follower_is_next():
                 talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
-                if over:
+                if over and talk.slot >= 0:
                     self._end_talk(talk)
                     continue
                 self._dispatch(talk.request, due, talk.slot, talk)
                 continue
-            request = self.share.numbered(self.slots.issued if self.closed and not self.share.own_first else <uint64_t>self.pacer.next)
+            place = self.pacer.next
             self.pacer.next += 1
-            if self.closed:
-                slot = self.slots.open(due - self.pacer.start)
-                if over or (self.slots.varies and (slot < 0 or not self.may_issue(now))):
-                    continue
-                if not self.share.own_first:
-                    self.slots.issued += 1
+            if place >= self.openings:
+                self._dispatch(self.share.numbered(<uint64_t>(place - self.openings)), due, -1, NULL)
+                continue
+            slot = self.slots.open(due - self.pacer.start)
+            if over or (self.slots.varies and (slot < 0 or not self.may_issue(now))):
+                continue
+            request = self.share.numbered(<uint64_t>place) if self.share.own_first else self.next_request(slot)
             self._dispatch(request, due, slot, NULL)
         if backlog > self.words[k.W_BACKLOG_MAX]:
             self.words[k.W_BACKLOG_MAX] = backlog
         return 0
 
+    cdef bint of_slot(self) noexcept:
+        if self.pacer.follower_is_next():
+            return (<Talk*><size_t>self.pacer.followers.at[0].what).slot >= 0
+        return self.pacer.next < self.openings
+
+    cdef uint32_t next_request(self, int32_t slot) noexcept:
+        if self.slots.pools != NULL:
+            return self.slots.next_request(slot)
+        self.slots.issued += 1
+        return self.share.numbered(self.slots.issued - 1)
+
     cdef bint may_issue(self, int64_t now) noexcept:
-        """A closed loop may send one more request."""
+        """Slots may send one more request."""
         return (self.sending and not self.words[k.W_DISK_FULL] and self.slots.left()
                 and (not self.stop_at or now < self.stop_at))
 
     cdef int refill(self, int64_t now) except -1:
-        """Closed loop: freed slots send at once, or, where --max-prefill holds them back, in the order in which all became due."""
+        """Freed slots send at once, or, where --max-prefill holds them back, in the order in which all became due."""
         cdef Slot slot
-        cdef uint32_t request
         self.slots.wake(now)
         while self.slots.freed:
             if self.most_waiting:
@@ -101,10 +114,8 @@ cdef class Releases:
             slot = self.slots.take()
             if self.slots.varies and not self.slots.stays(slot.number, (now if self.most_waiting else slot.at) - self.pacer.start):
                 continue
-            if self.may_issue(now):
-                request = self.share.numbered(self.slots.issued)
-                self.slots.issued += 1
-                self._dispatch(request, slot.at, slot.number, NULL)
+            if self.may_issue(now) and (self.slots.pools == NULL or self.slots.pool_left(slot.number)):
+                self._dispatch(self.next_request(slot.number), slot.at, slot.number, NULL)
         return 0
 
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1:

@@ -1,4 +1,7 @@
-"""Reads request classes: `--class "chat rate=40 isl=512 goodput=ttft:200"`, and [[class]] in a config file."""
+"""Reads request classes: `--class "chat rate=40 isl=512 goodput=ttft:200"`, and [[class]] in a config file.
+
+A class is an open loop (`rate=`, `share=`, instants of a trace) or a closed one (`concurrency=`).
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,12 @@ MOST = 1000
 SHARE_TOLERANCE = 1e-6  # of a sum of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
 OWN = (
-    "rate", "rate_series", "arrival", "burstiness", "model", "models", "model_zipf", "model_order", "endpoint",
-    "endpoint_type", "url", "header", "goodput",
+    "rate", "rate_series", "arrival", "burstiness", "concurrency", "model", "models", "model_zipf", "model_order",
+    "endpoint", "endpoint_type", "url", "header", "goodput",
 )  # fmt: skip
 RUN_WIDE = ("tokenizer", "counting", "context_limit")  # one run counts all answers alike
-OPEN_LOOP = "classes are open loops, so that what one sends never depends on how fast another is answered"
+OF_OPEN_LOOPS = ("rate", "rate_series", "arrival", "burstiness")
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
-    "concurrency": f"{OPEN_LOOP}; give it a rate, or run a closed loop by itself with --concurrency",
     "max_concurrency": "one run has one cap on what is in flight; give --max-concurrency for the whole run",
     "max_prefill": "one run has one cap on what waits for a first token; give --max-prefill for the whole run",
     "unix_socket": "a class goes to the run's socket, or to a url=http://HOST:PORT of its own",
@@ -84,7 +86,9 @@ def with_classes(settings: RunSettings, raw_options: RawOptions, fields: Fields,
     """*settings* with the classes of *raw_options*; *fields* are those of the run."""
     if fields.get("load.concurrency") is not None:
         raise InputError(
-            "class-load-invalid", f"--concurrency does not go with --class: {OPEN_LOOP}; give each class a rate"
+            "class-load-invalid",
+            "--concurrency does not go with --class, whose classes have loads of their own; give each class rate=RATE or "
+            "concurrency=SLOTS",
         )
     tables = class_tables(raw_options["class"])
     if len(tables) > MOST:
@@ -108,12 +112,20 @@ def with_classes(settings: RunSettings, raw_options: RawOptions, fields: Fields,
         settings = msgspec.structs.replace(
             settings, target=msgspec.structs.replace(settings.target, urls=found[0].urls)
         )
+    slots = [one.load.concurrency for one in found if one.load.concurrency is not None]
+    if slots and settings.load.max_concurrency is not None:
+        raise InputError(
+            "option-not-applicable",
+            "--max-concurrency caps open loops, and a class with concurrency=SLOTS holds its own number in flight; leave "
+            "--max-concurrency out",
+        )
     rates = [one.load.rate for one in found]
     total = math.fsum(rate for rate in rates if rate is not None) or None
+    closed = sum(slots) if len(slots) == len(found) else None  # where all are: then the run is a closed loop, too
     complete = msgspec.structs.replace(
         settings,
         classes=tuple(found),
-        load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None),
+        load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None, concurrency=closed),
         output=msgspec.structs.replace(settings.output, goodput=tuple(goodput)),
     )
     validate_answers(raw_options, fields, complete)
@@ -174,6 +186,7 @@ def one_class(
                 "option-not-applicable", f"{given.where} cannot differ between classes; give it for the whole run"
             )
     own = parse_options(mine)
+    _validate_closed(name, mine, own, share is not None)
     spell_out(own, mine, settings)
     spread_rate(mine, own, seconds)
     validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
@@ -205,6 +218,25 @@ def one_class(
     return one, objectives
 
 
+def _validate_closed(name: str, mine: RawOptions, own: Fields, shares: bool) -> None:
+    """InputError for a closed class that has something of an open one, or slots that change."""
+    if "concurrency" not in mine:
+        return
+    if "load.concurrency_curve" in own:
+        raise InputError(
+            "class-load-invalid",
+            f"concurrency of class {name} is {own['load.concurrency_curve']!r}: slots of a class do not change; write a "
+            "number, or run the class by itself with --concurrency",
+        )
+    given = [*("share" for _ in range(shares)), *(each.replace("_", "-") for each in OF_OPEN_LOOPS if each in mine)]
+    if given:
+        raise InputError(
+            "class-load-invalid",
+            f"class {name!r} has concurrency, which makes it a closed loop, and {given[0]}, which belongs to an open one; "
+            "give one of the two",
+        )
+
+
 def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
     """The run's settings of *group*, overridden by those of the class."""
     found: dict[str, Any] = msgspec.structs.asdict(getattr(settings, group))
@@ -215,19 +247,37 @@ def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
 
 
 def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
-    """The run's load with the class's rate, arrival process and count; the duration is the run's."""
+    """The run's load with the class's rate, arrival process and count, or its slots; the duration is the run's."""
     from fastllmload.cli.options.parsers import TRACES
 
     unset: Fields = {"load.rate": None, "load.rate_curve": None, "load.num_requests": None}
     load = Load(**values_of("load", settings, unset | own))
     workload = own.get("workload.name", settings.workload.name)
+    if load.concurrency is not None:
+        _validate_end(name, settings)
+        return load
     if load.rate is None and workload not in TRACES:
         raise InputError(
-            "load-missing", f"class {name!r} has no rate; add rate=RATE, or share=SHARE of the run's --rate"
+            "load-missing",
+            f"class {name!r} has no load; add rate=RATE, share=SHARE of the run's --rate, or concurrency=SLOTS",
         )
     if load.rate == math.inf:
         raise InputError("class-load-invalid", f"class {name!r} cannot send all at once; give it a rate")
     return load
+
+
+def _validate_end(name: str, settings: RunSettings) -> None:
+    """InputError where closed class *name* would not end with the run's --duration."""
+    if settings.load.num_requests is not None:
+        raise InputError(
+            "class-load-invalid",
+            f"--num-requests counts the arrivals of all classes together, and class {name!r} has slots instead of "
+            "arrivals; give --duration",
+        )
+    if settings.load.duration is None:
+        raise InputError(
+            "run-without-end", f"class {name!r} sends again whenever a slot is free, without end; give --duration"
+        )
 
 
 def shared_rate(name: str, share: object, mine: RawOptions, run: Fields) -> float:

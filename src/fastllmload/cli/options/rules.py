@@ -448,6 +448,10 @@ CLASS = (
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
+    OptionRule("class-load-invalid",
+         lambda o: o.get("load.concurrency") is not None and o.get("workload.session_start") != "fresh",
+         "class {of_class!r} has slots, and --session-start {start} does not go with these in a class; leave it out, or run "
+         "the class by itself with --concurrency", values=lambda o: {"start": o.get("workload.session_start")}),
     OptionRule("protocol-unsupported", lambda o: o.endpoint.call is not None and not o.get("run.http2"),
          "class {of_class!r} uses {protocol}, which needs HTTP/2 for the whole run; add --http-version 2"),
     OptionRule("protocol-unsupported",

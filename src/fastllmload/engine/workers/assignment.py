@@ -34,7 +34,8 @@ def phase_spec(load: Load, number: int, phase: RunPhase, connections: int) -> Ph
     """Without a declared drain time-out the supervisor ends the drain of the measured phase."""
     plan = phase.plan
     closed = plan.concurrency is not None
-    bounded = closed or plan.turns is not None  # requests that follow replies are not in the plan's schedule
+    # Requests that follow replies, or that slots send, are not in the plan's schedule.
+    bounded = closed or bool(plan.closed_classes) or plan.turns is not None
     grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
     return PhaseSpec(
         number=number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.host.limits import TargetConnections
 from fastllmload.plan.plan import Plan
 
+MOST_REQUESTS = 1 << 32  # rows number requests with 32 bits
 LOOPBACK = ("127.", "::1")
 Place = tuple[str, str, int]  # family, numeric address, port
 
@@ -23,13 +25,13 @@ def conversations(
     plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
 ) -> dict[str, Any]:
     """Arguments of the reactor: the first requests of this worker's sessions (of each round of *slots* in a closed loop),
-    and what follows them.
+    without those of `slot_pools`, and what follows them all.
     """
     if plan.turns is None:
         return {}
-    starts = plan.starts
-    positions = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
-    numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
+    starts, begun = plan.starts, plan.open_starts
+    positions = np.arange(len(begun)) % slots if slots else np.arange(len(begun))
+    numbers = np.ascontiguousarray(begun[positions % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
     talks = Talks(
@@ -70,6 +72,47 @@ def slot_starts(plan: Plan, worker: int, workers: int, slots: int) -> npt.NDArra
         mine = plan.starts[:slots]
         begins[: len(mine)] = plan.turns["think_ns"][mine]
     return np.ascontiguousarray(begins[worker::workers])
+
+
+@dataclass(frozen=True)
+class SlotPools:
+    """What *worker* has of the classes that are closed loops, each with its slots, in the order of their numbers.
+
+    Slots of a class follow those of the class before it in the deal to workers, so that each has as many as any other, or
+    one more; every slot has as many requests as any other of its class, or one more.
+    """
+
+    slots: npt.NDArray[np.uint32]
+    sizes: npt.NDArray[np.uint32]  # how many of *numbers* each class has
+    limits: npt.NDArray[np.uint64]  # requests that may be sent of each
+    numbers: npt.NDArray[np.uint32]  # requests of the plan that begin in a slot
+
+    @property
+    def arrays(
+        self,
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+        """As the reactor takes them."""
+        return self.slots, self.sizes, self.limits, self.numbers
+
+
+def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
+    """None where *worker* has no slot of a class."""
+    slots, numbers, before = [], [], 0
+    starts = plan.starts
+    of_class = plan.request_class[starts]
+    for number, asked in plan.closed_classes.items():
+        mine = starts[of_class == number]
+        many = asked if plan.closed_cycles else min(asked, len(mine))
+        dealt = (np.arange(many) + before) % workers == worker
+        numbers.append(mine[np.resize(dealt, len(mine))] if many else mine)
+        slots.append(int(dealt.sum()) if len(numbers[-1]) else 0)
+        before += many
+    if not sum(slots):
+        return None
+    sizes = np.array([len(each) for each in numbers], np.uint32)
+    rounds = MOST_REQUESTS // plan.requests if plan.closed_cycles else 1
+    limits = sizes.astype(np.uint64) * np.uint64(rounds)
+    return SlotPools(np.array(slots, np.uint32), sizes, limits, np.concatenate(numbers).astype(np.uint32))
 
 
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:

@@ -27,11 +27,11 @@ class PhaseSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     phase_code: int  # recorder.Phase
     plan_dir: str
-    mode: str  # open, closed
+    mode: str  # open, closed; slots of classes are in the plan
     concurrency: int = 0  # closed loop: slots
     max_concurrency: int = 0  # open loop: most in flight, 0 = no cap
     max_prefill: int = 0  # most that wait for their first token, 0 = no cap
-    stop_sending_ns: int = 0  # closed loop: no request from this offset on, 0 = no bound
+    stop_sending_ns: int = 0  # slots and turns: no request from this offset on, 0 = no bound
     num_requests: int = 0  # closed loop: requests, 0 = no bound
     drain_ns: int = 0  # cancel what is in flight this long after the last release, 0 = never
     initial_connections: int = 1  # of this worker

@@ -39,7 +39,14 @@ from fastllmload.endpoint.identity import compiled, token_names
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
-from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests, slot_starts
+from fastllmload.engine.workers.routing import (
+    conversations,
+    partition_size,
+    routed,
+    slot_pools,
+    slot_requests,
+    slot_starts,
+)
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.error_texts import answered_text, encode_texts
@@ -249,11 +256,16 @@ class Worker:
         closed = phase.mode == "closed"
         limit = slots = own = 0
         closings = None
+        pools = slot_pools(plan, spec.worker, spec.workers)
         cap, most_waiting = (
             each and max(1, partition_size(each, spec.worker, spec.workers))
             for each in (phase.max_concurrency, phase.max_prefill)
         )
-        if closed:
+        if plan.closed_classes:
+            opens = np.zeros(0 if pools is None else int(pools.slots.sum()), np.int64)
+            arrivals = opens[:0] if plan.t_start is None else plan.t_start[spec.worker :: spec.workers]
+            schedule, closed = np.concatenate([opens, arrivals]), pools is not None
+        elif closed:
             changes = plan.slot_changes
             most = phase.num_requests if phase.num_requests and changes is None else phase.concurrency
             slots = min(phase.concurrency, most)
@@ -284,6 +296,7 @@ class Worker:
             slots=slots,
             closings=closings,
             own=own,
+            pools=None if pools is None else pools.arrays,
             near=self.bodies[phase.number],
             **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )

@@ -43,10 +43,13 @@ class PercentileSamples:
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """What is counted from a plan's arrays; None for what the target of a closed loop decides."""
+    """What is counted from a plan's arrays; None for what the target of a closed loop decides.
+
+    In a mix of open and closed classes, requests and tokens are those of the open ones, and there are no samples.
+    """
 
     requests: int | None
-    pool: int | None
+    pool: int | None  # requests that closed loops repeat
     duration_s: float | None
     input_tokens: int | None
     output_tokens: int | None
@@ -58,12 +61,14 @@ class PlanFigures:
 def figures(plan: Plan, *, ramp_share: float = 0.1) -> PlanFigures:
     """Figures of *plan*, without *ramp_share* of the duration."""
     counted = not plan.cycles
+    requests = plan.open_requests if plan.closed_cycles else plan.requests
+    repeated = plan.requests - requests if counted else plan.requests
     return PlanFigures(
-        requests=plan.requests if counted else None,
-        pool=None if counted else plan.requests,
+        requests=requests if counted else None,
+        pool=repeated or None,
         duration_s=_duration(plan),
-        input_tokens=int(plan.input_tokens.sum()) if counted else None,
-        output_tokens=int(plan.output_tokens.sum()) if counted else None,
+        input_tokens=int(plan.input_tokens[:requests].sum()) if counted else None,
+        output_tokens=int(plan.output_tokens[:requests].sum()) if counted else None,
         input_length=_lengths(plan.input_tokens),
         output_length=_lengths(plan.output_tokens[generating(plan)]),
         samples=_samples(plan, ramp_share),
@@ -94,7 +99,7 @@ def _lengths(tokens: npt.NDArray[np.int32]) -> LengthFigures | None:
 
 
 def _samples(plan: Plan, ramp_share: float) -> dict[str, PercentileSamples] | None:
-    if plan.cycles or not plan.requests:
+    if plan.cycles or plan.closed_cycles or not plan.requests:
         return None
     samples, share = plan.requests, 1.0
     if plan.duration_s is not None and plan.t_sched is not None:

@@ -20,6 +20,8 @@ from fastllmload.plan.description.facts import LengthFigures, PercentileSamples,
 from fastllmload.plan.description.picture import spell
 from fastllmload.plan.plan import Plan, classes_within
 
+MOST_NAMED = 4  # classes whose slots are named one by one
+
 
 def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
     """All of *plan*, a line each; samples without *ramp_share* of the duration."""
@@ -27,7 +29,7 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
     workload = described.workload
     rows = [
         ("phase", f"{described.phase}, seed {described.seed}"),
-        ("load", _load(described.load, unit_of(described))),
+        ("load", _load(described.load, unit_of(described)) + _slots(plan)),
         ("requests", _requests(counted)),
         ("duration", _duration(counted.duration_s, described.load)),
         ("workload", _workload(workload)),
@@ -88,10 +90,28 @@ def _load(load: LoadDescription, unit: str = "/s") -> str:
     return f"open loop, {arrivals.name}, {rate}{extra}"
 
 
+def _slots(plan: Plan) -> str:
+    """The slots of classes that are closed loops: `; closed loops of 16 and 4 in flight`, `: 16 and 4` where all are."""
+    slots = list(plan.closed_classes.values())
+    if not slots or (plan.concurrency is not None and len(slots) == 1):
+        return ""
+    if len(slots) > MOST_NAMED:
+        return f"; {len(slots):,} closed loops, {sum(slots):,} in flight"
+    named = " and ".join(f"{each:,}" for each in slots)
+    if plan.concurrency is not None:
+        return f": {named}"
+    return f"; closed loop{'s' * (len(slots) > 1)} of {named} in flight"
+
+
 def _requests(counted: PlanFigures) -> str:
     if counted.requests is None:
         return f"as many as the target completes; a pool of {counted.pool:,} starts again when used up"
-    return f"{counted.requests:,}"
+    if counted.pool is None:
+        return f"{counted.requests:,}"
+    return (
+        f"{counted.requests:,}, and of closed loops as many as the target completes, out of {counted.pool:,} that start "
+        "again when used up"
+    )
 
 
 def _duration(seconds: float | None, load: LoadDescription) -> str:
@@ -171,9 +191,10 @@ def _lengths(lengths: LengthFigures | None) -> str:
 def _expected(counted: PlanFigures, no_tokens: bool) -> str:
     if counted.input_tokens is None:
         return "decided by the target"
-    return f"{counted.input_tokens:,} input" + (
+    found = f"{counted.input_tokens:,} input" + (
         " tokens" if no_tokens else f" and {counted.output_tokens:,} output tokens"
     )
+    return found if counted.pool is None else f"{found}, and those of closed loops"
 
 
 def _against_reference(workload: WorkloadDescription) -> list[tuple[str, str]]:
@@ -217,11 +238,14 @@ def _exact(workload: WorkloadDescription) -> str:
 
 
 def class_line(one: ClassDescription) -> str:
-    """`40/s poisson, 1,203 requests, 380,112 input and 190,021 output tokens, model adapter-a`."""
+    """`40/s poisson, 1,203 requests, 380,112 input and 190,021 output tokens, model adapter-a`; of a closed loop
+    `16 in flight, a pool of 2,000 requests`.
+    """
     content, settings = one.workload, one.settings
     if not one.requests or content is None or one.load is None or settings is None:
         return "no requests in this phase"
     arrivals = one.load.arrivals or ArrivalFacts()
+    closed = one.concurrency is not None
     what = f"{one.starts:,} conversations in " if one.conversations is not None else ""
     own = [f"model {one.model}"] if settings.model is not None else []
     own += [settings.endpoint_path] if settings.endpoint_path is not None else []
@@ -232,8 +256,8 @@ def class_line(one: ClassDescription) -> str:
     own += own_classes(content)
     no_tokens = content.osl is None
     parts = [
-        f"{arrivals.rate:g}/s {arrivals.name}",
-        f"{what}{one.requests:,} requests",
+        f"{one.concurrency:,} in flight" if closed else f"{arrivals.rate:g}/s {arrivals.name}",
+        f"{'a pool of ' * bool(one.load.cycles)}{what}{one.requests:,} requests",
         f"{content.name} {content.isl}" + ("" if no_tokens else f" -> {content.osl}"),
         f"{one.input_tokens:,} input tokens" if no_tokens
         else f"{one.input_tokens:,} input and {one.output_tokens:,} output tokens",
