@@ -12,8 +12,8 @@ import numpy as np
 
 from fastllmload.arrays import Floats
 from fastllmload.certificate import distribution_fit
-from fastllmload.certificate.evidence import ArrivalEvidence, MeasuredWindow, Sends, Times
-from fastllmload.documents.certificate import ArrivalTests, GapTests, ScheduleLag
+from fastllmload.certificate.evidence import LATE_NS, ArrivalEvidence, MeasuredWindow, Sends, Times
+from fastllmload.documents.certificate import ArrivalTests, ClosedClassSlots, GapTests, Percentiles, ScheduleLag
 
 SHORT_GAP_NS = 20_000
 DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -28,13 +28,14 @@ def rates(sends: Sends, window: MeasuredWindow) -> dict[str, float | None]:
     offered = int(window.contains(sends.all_dispatch).sum())
     seconds = window.seconds
     if seconds <= 0 or (window.counted and offered < 2):  # a single request has no rate
-        return {"planned_rate": None, "offered_rate": None, "rate_error": None}
+        return {"planned_rate": None, "offered_rate": None, "offered": None, "rate_error": None}
     planned = len(sends.t_sched) + sends.not_sent
     known = sends.arrivals.open_loop and planned > 0
     off = max(0, abs(offered - planned) - EDGE)
     return {
         "planned_rate": planned / seconds if known else None,
         "offered_rate": offered / seconds,
+        "offered": offered,
         "rate_error": off / planned if known else None,
     }
 
@@ -196,7 +197,6 @@ def dispersion_ratio(dispatch: Times, t_sched: Times) -> float | None:
 
 
 EARLY_NS = 1_000  # earlier than this counts as early
-LATE_NS = 1_000_000  # later than this is attributed to a cause
 SECTIONS = 50
 
 
@@ -240,9 +240,33 @@ def drift(t_sched: Times, lag: Times) -> float | None:
 
 
 def late_intervals(sends: Sends) -> Times:
-    """Rows (t_sched, t_dispatch) of releases more than 1 ms late."""
-    late = sends.t_dispatch - sends.t_sched > LATE_NS
-    return np.column_stack([sends.t_sched[late], sends.t_dispatch[late]])
+    """Rows (t_sched, t_dispatch) of releases more than 1 ms late, of a mix also those of its closed loops."""
+    spans = np.column_stack([sends.t_sched, sends.t_dispatch])
+    if sends.arrivals.open_loop:  # else they are among these
+        spans = np.concatenate([spans, *(np.column_stack([one.t_sched, one.t_dispatch]) for one in sends.closed)])
+    found: Times = spans[spans[:, 1] - spans[:, 0] > LATE_NS]
+    return found
+
+
+def of_delays(delays_ns: Times) -> Percentiles:
+    if not len(delays_ns):
+        return Percentiles()
+    p50, p99, p999, most = (float(each) / 1e3 for each in np.percentile(delays_ns, [50, 99, 99.9, 100]))
+    return Percentiles(p50=p50, p99=p99, p999=p999, max=most)
+
+
+def closed_classes(sends: Sends) -> dict[str, ClosedClassSlots]:
+    """`closed_classes` of the certificate: by name, how a closed loop of a mix held its slots."""
+    return {
+        one.name: ClosedClassSlots(
+            slots=one.slots,
+            n=len(one.t_sched),
+            turn_around_us=of_delays(one.t_dispatch - one.t_sched),
+            first_fill_us=float(one.first_fill.max() - one.first_fill.min()) / 1e3 if len(one.first_fill) else None,
+            empty_share=one.empty,
+        )
+        for one in sends.closed
+    }
 
 
 def first_fill_us(sends: Sends) -> float | None:

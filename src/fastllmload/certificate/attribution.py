@@ -28,7 +28,9 @@ GENERATOR, HOST, TIMESTAMPS = "generator", "host", "timestamps"
 NO_STALLS: Times = np.empty((0, 2), np.int64)
 CATCH_UP = np.array([-200_000, 200_000])  # ns: for work due just before a wait, and work done first after it
 # Codes of reasons about all releases together, and about reads.
-OF_SENDS = frozenset({"drift", "rate", "slots_empty", "quantised_sends", "clumped_sends", "dispersion"})
+OF_SENDS = frozenset(
+    {"drift", "rate", "slots_empty", "class_slots_empty", "quantised_sends", "clumped_sends", "dispersion"}
+)
 OF_READS = frozenset({"user_stamps_late"})
 LEAST_NS = 1_000_000  # a release that is less late than this exceeds no limit
 READ_ON_TIME_NS = 500_000  # a read on time without a kernel stamp has a bracket of at most twice this width

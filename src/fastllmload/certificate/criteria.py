@@ -15,6 +15,8 @@ from fastllmload.documents.certificate import Reason
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
 
+SOME_CLASS = "a class that is a closed loop"
+
 
 @dataclass(frozen=True)
 class Criterion:
@@ -75,6 +77,10 @@ CRITERIA: tuple[Criterion, ...] = (
     Criterion("slots_empty", "slots_empty", "share",
         "slots of the changing load stood empty for {value} of the slot time asked for, as the client opened, read or sent "
         "late; allowed is {limit}",
+        suspect=0.005, invalid=0.02, host_may_explain=True, limits_generator=True),
+    Criterion("class_slots_empty", "class_slots_empty", "share",
+        f"slots of {SOME_CLASS} stood empty for {{value}} of their time, as the client read or sent late; allowed is "
+        "{limit}",
         suspect=0.005, invalid=0.02, host_may_explain=True, limits_generator=True),
     Criterion("capped", "capped_share", "share",
         "--max-concurrency delayed {value} of the releases: the loop was not open",

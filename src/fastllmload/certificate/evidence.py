@@ -22,6 +22,7 @@ from fastllmload.statistics.order_statistics import Ranked
 
 Times = Numbers  # CLOCK_MONOTONIC ns
 Figures = dict[str, float | int | None]
+LATE_NS = 1_000_000  # a release or a read that is later than this is attributed to a cause
 NO_TIMES: Times = np.empty(0, np.int64)
 BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 13 s; the last class includes wider ones
 
@@ -65,6 +66,21 @@ class ArrivalEvidence:
 
 
 @dataclass(frozen=True)
+class ClosedClass:
+    """A class of a mix that is a closed loop of *slots*: its releases in the window, of which t_sched is the instant at
+    which a slot became free, and its first fill. *empty*: the share of the slot time of the window in which slots stood
+    empty because the client sent or read more than LATE_NS late; None: not known.
+    """
+
+    name: str
+    slots: int
+    t_sched: Times
+    t_dispatch: Times
+    first_fill: Times = field(default_factory=lambda: NO_TIMES)
+    empty: float | None = None
+
+
+@dataclass(frozen=True)
 class Sends:
     """Releases whose t_sched lies in the window, ordered by t_sched; t_dispatch belongs to the same request.
 
@@ -74,7 +90,8 @@ class Sends:
     *first_fill*: a closed loop's first C dispatches, judged by spread only, without those that it held back. *slots_empty*:
     of a closed loop whose slots change, the share of the slot time asked for in which the client left slots empty.
     *follows*: which releases are turns that follow a reply (None: none); they have a lag, but do not belong to the arrival
-    process. *classes*: name, number and process of each request class, where the plan mixes several. *partial*: they are
+    process. *classes*: name, number and process of each request class, where the plan mixes several. *closed*: of a mix, the
+    classes that are closed loops: where others are open loops, all other fields are of these alone. *partial*: they are
     not those of all hosts, so that their instants are not an arrival process. *clock_ns*: how far their times may lie from
     the clock of the schedule.
     """
@@ -93,6 +110,7 @@ class Sends:
     follows: Mask | None = None
     request_class: npt.NDArray[np.uint16] | None = None
     classes: tuple[tuple[str, int, ArrivalEvidence], ...] = ()
+    closed: tuple[ClosedClass, ...] = ()
     partial: bool = False
     clock_ns: int = 0
 
@@ -100,6 +118,12 @@ class Sends:
     def capped(self) -> bool:
         """Releases of an open loop are late on purpose."""
         return self.arrivals.process != "closed" and not self.cap is self.prefill_cap is None
+
+    @property
+    def released(self) -> int:
+        """All releases of the window, of open and of closed loops."""
+        own = len(self.t_sched) + len(self.first_fill)
+        return own if not self.arrivals.open_loop else own + sum(len(one.t_sched) for one in self.closed)
 
     def starts(self) -> Mask:
         """Releases whose instants were drawn before time zero."""

@@ -27,8 +27,9 @@ from fastllmload.records.run import Run
 LATE = "late"  # status of a host
 # Codes of reasons that are taken from the evidence of the complete run; all others from those of the hosts
 OF_THE_RUN = frozenset(
-    ("no_releases", "nothing_measured", "rate", "slots_empty", "capped", "capped_prefill", "schedule_shape",
-     "quantised_sends", "clumped_sends", "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
+    ("no_releases", "nothing_measured", "rate", "slots_empty", "class_slots_empty", "capped", "capped_prefill",
+     "schedule_shape", "quantised_sends", "clumped_sends", "dispersion", "uncertain_figure",
+     "disk_full", "host_excluded", "clock_in_gaps")
 )  # fmt: skip
 EXPLAINING = ("host_lost", "host_alone", "clock_unknown")
 SURE = 5.0  # standard deviations: by chance less than once in a million comparisons
@@ -148,7 +149,7 @@ def middle_of(figures: Mapping[int, float]) -> int:
 
 
 def slot_distances(run: Run) -> dict[int, float]:
-    """By host of a closed loop that is bounded by duration: how far the use of its slots is from that of the middle host, as
+    """By host of closed loops that are bounded by duration: how far the use of its slots is from that of the middle host, as
     a share; 0 where it may be chance.
     """
     window, phase, slots = window_of(run), run.phase("measure"), slots_by_host(run)
@@ -166,8 +167,11 @@ def slot_distances(run: Run) -> dict[int, float]:
 
 
 def use_by_host(run: Run, window: Window) -> tuple[dict[int, float], dict[int, float]]:
-    """By host: its requests that were in flight in *window*, and the sum of the times for which they were, in ns."""
+    """By host: requests of its slots that were in flight in *window*, and the sum of the times for which they were, ns."""
     rows, hosts = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)], run.document.hosts
+    described = run.document.plan.description
+    if described.load.loop == "open":  # the closed loops of a mix
+        rows = rows[np.isin(rows["request_class"], list(described.closed_classes))]
     end = np.where(rows["t_end"] > 0, np.minimum(rows["t_end"], window.w1_ns), window.w1_ns)
     in_flight = np.maximum(0, end - np.maximum(rows["t_dispatch"], window.w0_ns)).astype(np.float64)
     at = positions(hosts, rows["worker"])
@@ -180,7 +184,9 @@ def use_by_host(run: Run, window: Window) -> tuple[dict[int, float], dict[int, f
 
 def slots_by_host(run: Run) -> dict[int, int]:
     """The slots of each host that has some, of those that are judged and not lost; empty in an open loop."""
-    concurrency = known(run.document.plan.description.load.concurrency) or known(run.document.config.load.concurrency)
+    described = run.document.plan.description
+    concurrency = known(described.load.concurrency) or known(run.document.config.load.concurrency)
+    concurrency = concurrency or sum(described.closed_classes.values()) or None
     if concurrency is None:
         return {}
     workers = sum(len(host.workers) for host in run.document.hosts)

@@ -98,6 +98,7 @@ def judge_evidence(evidence: CertificateEvidence) -> Certificate:
         figures=headlines.describe_figures(evidence.figures),
         seconds=evidence.seconds,
         schedule_lag_us=arrivals.schedule_lag(sends, window),
+        closed_classes=arrivals.closed_classes(sends),
         first_fill_us=arrivals.first_fill_us(sends),
         plan_lead_s=None if evidence.plan_lead_ns is None else evidence.plan_lead_ns / 1e9,
         arrival_tests=arrivals.arrival_tests(sends),
@@ -116,6 +117,7 @@ def judge_evidence(evidence: CertificateEvidence) -> Certificate:
             figures(evidence, measured), attribution.host_caused_codes(evidence), evidence.host.throttled
         ),
     ]
+    found = [with_class(reason, sends) for reason in found]
     found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
     return replace(
         measured,
@@ -123,6 +125,14 @@ def judge_evidence(evidence: CertificateEvidence) -> Certificate:
         reasons=tuple(found),
         generator_limited=any(reason.limits_generator for reason in found),
     )
+
+
+def with_class(reason: Reason, sends: Sends) -> Reason:
+    """*reason* with the name of the class that it is about, where it is about one closed loop of a mix."""
+    if reason.code != "class_slots_empty":
+        return reason
+    worst = max(sends.closed, key=lambda one: one.empty or 0.0)
+    return replace(reason, text=(reason.text or "").replace(criteria.SOME_CLASS, f"class {worst.name}"))
 
 
 def figure_reasons(evidence: CertificateEvidence) -> list[Reason]:
@@ -177,13 +187,14 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
     sends, entries = evidence.sends, measured.workers
     sampled = bool(entries) and all(worker.cpu_share is not None for worker in entries)
     return {
-        "releases": None if sends.partial else len(sends.t_sched) + len(sends.first_fill),
+        "releases": None if sends.partial else sends.released,
         # Without an answer the run has no window, so no samples of it.
         "sampled_workers": None if evidence.ok == 0 else int(sampled),
         **lag_figures(sends, measured.schedule_lag_us or ScheduleLag()),
         # a cap changes the rate by design
         "rate_error": None if sends.capped else known(measured.rate_error),
         "slots_empty": None if sends.partial else sends.slots_empty,
+        "class_slots_empty": None if sends.partial else highest(one.empty for one in sends.closed),
         **arrival_figures(sends, measured.arrival_tests),
         "workers_died": sum(worker.died is True for worker in entries),
         "gc_runs": highest(worker.gc_runs for worker in entries),

@@ -15,12 +15,13 @@ from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
 from fastllmload.certificate import caps, monitor, slots
-from fastllmload.certificate.arrivals import EARLY_NS, LATE_NS
+from fastllmload.certificate.arrivals import EARLY_NS
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
     BRACKET_CLASSES,
     BRACKET_LEAST_NS,
+    LATE_NS,
     ArrivalEvidence,
     CertificateEvidence,
     HostRecord,
@@ -42,7 +43,7 @@ from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.success import own_failures
-from fastllmload.metrics.run.window import Window, read_slowly, unsent, window_of
+from fastllmload.metrics.run.window import Window, on_schedule, read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, Plan, read_document
 from fastllmload.records import layout
@@ -113,7 +114,7 @@ def sending_window(run: Run, rows: Rows, window: MeasuredWindow) -> MeasuredWind
     release. In a closed loop all ends but the last ones cause a release, so its window is the measurement window including
     the first fill.
     """
-    phase = run.phase("measure")
+    phase, rows = run.phase("measure"), rows[on_schedule(plan_description(run), rows["request_class"])]
     planned = rows["t_sched"][rows["t_sched"] > 0]
     if (phase is not None and phase.bound == "duration") or not len(planned):
         return window
@@ -174,7 +175,7 @@ def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, ArrivalEvide
     return tuple(
         (one.name, number, described_arrivals(one.load, zero_ns))
         for number, one in enumerate(classes)
-        if one.requests and one.name is not None and one.load is not None
+        if one.requests and one.name is not None and one.load is not None and one.load.arrivals is not None
     )
 
 
@@ -189,37 +190,43 @@ def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
 
 
 def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
-    """Releases of the measure phase ordered by t_sched; a closed loop's first fill is kept separately."""
+    """Releases of the measure phase ordered by t_sched; first fills, and in a mix closed loops, are kept separately."""
     arrivals, clock_ns = arrivals_of(run), int(run.clock_errors_ns(rows).max(initial=0))
-    dispatched = rows[rows["t_dispatch"] > 0]
-    fill = np.zeros(len(dispatched), np.bool_)
-    if arrivals.process == "closed" and len(dispatched):
-        fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min())) + clock_ns
+    described, every = plan_description(run), rows[rows["t_dispatch"] > 0]
+    of_slots = np.isin(every["request_class"], list(described.closed_classes)) | (arrivals.process == "closed")
+    fill = np.zeros(len(every), np.bool_)
+    if of_slots.any():
+        first = int(every["t_sched"][of_slots].min())
+        fill = of_slots & (every["t_sched"] <= max(arrivals.zero_ns, first) + clock_ns)
     load = run.document.config.load
-    prefill = caps.spans_of_workers(run, dispatched, caps.first_tokens(dispatched), load.max_prefill)
-    if arrivals.process == "closed" and load.max_prefill is not None:  # its lag counts from when it could be sent
-        fill &= caps.held_ns(dispatched, prefill) == 0
-        dispatched = dispatched.copy()
-        dispatched["t_sched"] = caps.let_go(dispatched, prefill)
-    judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill]
+    prefill = caps.spans_of_workers(run, every, caps.first_tokens(every), load.max_prefill)
+    if of_slots.any() and load.max_prefill is not None:  # its lag counts from when it could be sent
+        fill &= caps.held_ns(every, prefill) == 0
+        every = every.copy()
+        every["t_sched"] = np.where(of_slots, caps.let_go(every, prefill), every["t_sched"])
+    timed = on_schedule(described, every["request_class"])
+    flight = caps.spans_of_workers(run, every, caps.ends(every), load.max_concurrency)
+    dispatched, fill_timed = every[timed], fill[timed]
+    judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill_timed]
     judged = judged[np.argsort(judged["t_sched"], kind="stable")]
-    flight = caps.spans_of_workers(run, dispatched, caps.ends(dispatched), load.max_concurrency)
-    asked = slots.asked_ns(plan_description(run).load, arrivals.zero_ns, window)
+    asked = slots.asked_ns(described.load, arrivals.zero_ns, window)
+    missing = rows[on_schedule(described, rows["request_class"]) & unsent(rows)]
     return Sends(
         arrivals=arrivals,
         t_sched=judged["t_sched"].astype(np.int64),
         t_dispatch=judged["t_dispatch"].astype(np.int64),
         all_dispatch=dispatched["t_dispatch"].astype(np.int64),
-        not_sent=int(window.contains(rows["t_sched"][unsent(rows)]).sum()),
+        not_sent=int(window.contains(missing["t_sched"]).sum()),
         slots_empty=slots.empty_ns(dispatched, dispatched["t_sched"], window) / asked if asked else None,
         cap=load.max_concurrency,
         held=None if load.max_concurrency is None else caps.held_ns(judged, flight),
         prefill_cap=load.max_prefill,
         prefill_held=None if load.max_prefill is None else caps.held_ns(judged, prefill),
-        first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
+        first_fill=dispatched["t_dispatch"][fill_timed].astype(np.int64),
         follows=follows if (follows := not_arrived(run, judged)).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
+        closed=slots.closed_classes(described, every, every["t_sched"].astype(np.int64), fill, window),
         clock_ns=max(clock_ns, followed_within_ns(run.directory, run.document.hosts, too_early(judged, clock_ns))),
     )
 

@@ -1,14 +1,16 @@
-"""For how much of the slot time of a closed loop that changes (`--concurrency ramp:1,64`) the client left slots empty."""
+"""For how much of the slot time of a closed loop the client left slots empty: where slots change (`--concurrency
+ramp:1,64`), and in each class of a mix that is a closed loop.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastllmload.arrays import Rows
+from fastllmload.arrays import Mask, Rows
 from fastllmload.arrivals.curve import described_curve, slot_changes
-from fastllmload.certificate.evidence import MeasuredWindow, Times
+from fastllmload.certificate.evidence import LATE_NS, ClosedClass, MeasuredWindow, Times
 from fastllmload.documents.fields import known
-from fastllmload.documents.plan import LoadDescription
+from fastllmload.documents.plan import LoadDescription, PlanDescription
 
 
 def asked_ns(load: LoadDescription, zero_ns: int, window: MeasuredWindow) -> int:
@@ -24,14 +26,47 @@ def asked_ns(load: LoadDescription, zero_ns: int, window: MeasuredWindow) -> int
     return int((changes.at(t[:-1]) * np.diff(t)).sum())
 
 
-def empty_ns(rows: Rows, t_sched: Times, window: MeasuredWindow) -> int:
+def empty_ns(rows: Rows, t_sched: Times, window: MeasuredWindow, above_ns: int = 0) -> int:
     """For how long slots stood empty through the client: from when a slot opened or was free again (*t_sched*, after a cap)
-    to the dispatch, and from the end of what it held (of a session its last request) until the client had read it.
+    to the dispatch, and from the end of what it held (of a session its last request) until the client had read it. Only
+    spans longer than *above_ns* count.
     """
     sent = window.contains(t_sched)
-    empty = int(np.maximum(rows["t_dispatch"] - t_sched, 0)[sent].sum())
+    empty = longer_than(above_ns, (rows["t_dispatch"] - t_sched)[sent])
     order = np.lexsort((rows["t_end"], rows["session"], rows["worker"]))
     of, ended = rows["session"][order], rows["worker"][order]
     last = rows[order[np.concatenate([(np.diff(of) != 0) | (np.diff(ended) != 0), [True]])]] if len(rows) else rows
     last = last[(last["t_end"] > 0) & window.contains(last["t_end"])]
-    return empty + int(np.maximum(last["t_end_user"] - last["t_end"], 0).sum())
+    return empty + longer_than(above_ns, last["t_end_user"] - last["t_end"])
+
+
+def longer_than(least_ns: int, spans_ns: Times) -> int:
+    """The sum of the spans that are longer."""
+    return int(spans_ns[spans_ns > least_ns].sum())
+
+
+def closed_classes(
+    described: PlanDescription, rows: Rows, t_sched: Times, filling: Mask, window: MeasuredWindow
+) -> tuple[ClosedClass, ...]:
+    """The closed loops of a mix, of its dispatched *rows*: *t_sched* is when each slot was free, after a cap, and *filling*
+    which of them fill slots for the first time. All slots of a class are asked for until the end of *window*. As in a closed
+    loop that is alone, up to LATE_NS from an end to the next request is not late.
+    """
+    found = []
+    for number, slots in described.closed_classes.items():
+        mine = rows["request_class"] == number
+        judged = mine & window.contains(t_sched)
+        asked = slots * max(0, window.end_ns - window.start_ns)
+        free = t_sched[judged & ~filling]
+        order = np.argsort(free, kind="stable")
+        found.append(
+            ClosedClass(
+                name=str(described.classes[number].name),
+                slots=slots,
+                t_sched=free[order],
+                t_dispatch=rows["t_dispatch"][judged & ~filling][order].astype(np.int64),
+                first_fill=rows["t_dispatch"][mine & filling].astype(np.int64),
+                empty=empty_ns(rows[mine], t_sched[mine], window, LATE_NS) / asked if asked else None,
+            )
+        )
+    return tuple(found)

@@ -128,8 +128,10 @@ def load_of(run: RunRecord) -> str | None:
     load, capped = run.document.plan.description.load, run.document.config.load.max_concurrency
     if load.arrivals is None:
         return load_text(None, load.concurrency)
-    rate = load.arrivals.rate
-    return None if rate is None or load.arrivals.curve is not None else load_text(rate, capped)
+    rate, slots = load.arrivals.rate, sum(run.document.plan.description.closed_classes.values())
+    if rate is None or load.arrivals.curve is not None:
+        return None
+    return load_text(rate, capped) + (f" + {load_text(None, slots)}" if slots else "")
 
 
 def _mean_tokens(side: Side, name: str) -> float | None:

@@ -22,8 +22,9 @@ def boundary(evidence: ComplianceEvidence) -> str | None:
 
 
 def loop(evidence: ComplianceEvidence) -> str:
-    """`open`, `closed`, or `mixed` where levels differ."""
+    """`open`, `closed`, or `mixed` where levels, or classes of one, differ."""
     kinds = {"closed" if run.closed else "open" for run in evidence.levels}
+    kinds |= {"closed" for run in evidence.levels if run.description.closed_classes}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 

@@ -59,6 +59,16 @@ class ScheduleLag(Document, frozen=True, kw_only=True):
         return () if self.n else self.__struct_fields__
 
 
+class ClosedClassSlots(Document, frozen=True, kw_only=True):
+    """How the client held the slots of a class of a mix that is a closed loop, in the window."""
+
+    slots: Annotated[Number, field("slots", Reveals.LOAD)] = None  # asked for at every instant
+    n: Samples = None  # requests that a free slot sent
+    turn_around_us: Percentiles = Percentiles()  # from the instant at which a slot was free to its next request
+    first_fill_us: Us = None  # first to last dispatch of the requests that fill the slots at time zero
+    empty_share: Ratio = None  # of the slot time, that slots stood empty as the client sent or read over 1 ms late
+
+
 class StatisticBounds(Document, frozen=True, kw_only=True):
     """A statistic with the bounds of its error, ms."""
 
@@ -210,16 +220,20 @@ class NetworkUse(Document, frozen=True, kw_only=True):
 class Certificate(Document, frozen=True, kw_only=True):
     """The verdict on the generator, with what it rests on. docs/certificate.md explains each."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("closed_classes",)
+
     verdict: str | None = None  # valid, suspect, invalid
     reasons: tuple[Reason, ...] = ()
     generator_limited: bool | None = None
     figures: dict[str, FigureVerdict] = {}  # how certain each headline figure is, by metric
     seconds: SecondsJudged = SecondsJudged()
-    schedule_lag_us: ScheduleLag | None = None
+    schedule_lag_us: ScheduleLag | None = None  # of a mix, the requests of its open loops
+    closed_classes: dict[str, ClosedClassSlots] = {}  # by name, the closed loops of a mix
     first_fill_us: Us = None  # first to last dispatch of requests due at once: first fill, `--rate inf`
     plan_lead_s: Seconds = None  # from the complete plan to the first request
     planned_rate: Rate = None  # in the window; None: not planned, as in a closed loop
-    offered_rate: Rate = None  # dispatched in the window
+    offered_rate: Rate = None  # dispatched in the window; of a mix, by its open loops
+    offered: Samples = None  # requests that this rate counts
     rate_error: Ratio = None  # of the planned rate
     arrival_tests: ArrivalTests = ArrivalTests()
     workers: tuple[WorkerUsage, ...] = ()

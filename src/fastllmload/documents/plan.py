@@ -314,6 +314,12 @@ class PlanDescription(Document, frozen=True, kw_only=True):
     joint: tuple[str, ...] | None = None  # the pieces between the turns of a conversation
     models: tuple[ModelPlan, ...] = ()  # in the order of their numbers; empty: one model
 
+    @property
+    def closed_classes(self) -> dict[int, int]:
+        """Slots of each class that is a closed loop, by its number; empty where no class has slots of its own."""
+        found = enumerate(self.classes)
+        return {number: one.concurrency for number, one in found if one.concurrency is not None}
+
 
 class ClassDescription(Document, frozen=True, kw_only=True):
     """One class of traffic of a plan; without a plan of its own it has no request and only its settings."""
@@ -369,7 +375,7 @@ class PlanSummary(Document, frozen=True, kw_only=True):
     digest: str | None = None  # SHA-256 of everything that was sent
     schedule_hash: str | None = None  # SHA-256 of the planned instants; None: a closed loop
     model: Model = None
-    requests: Count = None  # in the plan; None: a closed loop that repeats it
+    requests: Count = None  # in the plan, of a mix those of its open loops; None: a closed loop that repeats it
     whole_ns: Ns = None  # CLOCK_MONOTONIC when the plan was complete
     description: PlanDescription = PlanDescription()
     classes: tuple[str, ...] = ()  # names by number

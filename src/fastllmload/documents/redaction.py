@@ -87,12 +87,14 @@ def without_names(document: Mapping[str, Any]) -> RunDocument:
 
 
 def reveals_capacity(document: Mapping[str, Any]) -> bool:
-    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a cap."""
+    """Whether the throughput of a run is a capacity: a closed loop, also of a class, all requests at once, or a cap."""
     asked = (document.get("config") or {}).get("load") or {}
-    planned = ((document.get("plan") or {}).get("description") or {}).get("load") or {}
+    description = (document.get("plan") or {}).get("description") or {}
+    planned = description.get("load") or {}
+    loops = [(one.get("load") or {}).get("loop") for one in (description, *(description.get("classes") or ()))]
     at_once = asked.get("rate") is None or (planned.get("arrivals") or {}).get("rate") == "inf"
     capped = any(asked.get(name) is not None for name in ("max_concurrency", "max_prefill"))
-    return at_once or planned.get("loop") == "closed" or capped
+    return at_once or "closed" in loops or capped
 
 
 def names_of(document: Mapping[str, Any]) -> dict[str, str]:

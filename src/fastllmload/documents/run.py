@@ -453,12 +453,24 @@ class Fairness(Document, frozen=True, kw_only=True):
     classes: dict[str, ClassFairness] = {}
 
 
+class SlotsFollowed(Document, frozen=True, kw_only=True):
+    """How requests in flight followed slots that change, or that a class of a mix has, until the end of sending."""
+
+    asked_mean: InFlight = None  # over time
+    achieved_mean: InFlight = None  # over time, from dispatch to end
+    within_one_share: Ratio = None  # of the time, in which the two differed by one or less
+    above_share: Ratio = None  # of the time, in which requests of slots that were to close had not ended
+
+
 class ClassResult(Document, frozen=True, kw_only=True):
     """Figures of one class of traffic."""
 
     endpoint_type: str | None = None  # wire protocol; this and the next two: of classes of the run, not of a data set
     urls: Names = ()
     model: Model = None
+    loop: str | None = None  # open, closed; of a mix that has closed loops
+    concurrency: InFlight = None  # slots of a closed loop
+    slots: SlotsFollowed | None = None  # asked and achieved; None: an open loop
     planned: Count = None  # of the class, in the measurement
     ok: Count
     failed: Count  # neither ok, nor unsent, nor left by their users
@@ -484,16 +496,8 @@ class ClassResult(Document, frozen=True, kw_only=True):
     def optional(self) -> tuple[str, ...]:
         """Figures of reasoning; and what only classes of the run have."""
         of_run = () if self.endpoint_type is not None else ("endpoint_type", "urls", "model")
-        return ("ttft_any", "tpot_any", *of_run)
-
-
-class SlotsFollowed(Document, frozen=True, kw_only=True):
-    """How requests in flight followed the slots of a closed loop that change, until the end of sending."""
-
-    asked_mean: InFlight = None  # over time
-    achieved_mean: InFlight = None  # over time, from dispatch to end
-    within_one_share: Ratio = None  # of the time, in which the two differed by one or less
-    above_share: Ratio = None  # of the time, in which requests of slots that were to close had not ended
+        of_mix = () if self.loop is not None else ("loop", "concurrency", "slots")
+        return ("ttft_any", "tpot_any", *of_run, *of_mix)
 
 
 class ModelResult(Document, frozen=True, kw_only=True):
@@ -732,6 +736,7 @@ class Transient(Document, frozen=True, kw_only=True):
 class InFlightTrend(Document, frozen=True, kw_only=True):
     """Requests in flight in both halves of the window."""
 
+    n: Samples = None  # requests that count: of a mix, those of its open loops
     first_half: InFlight = None  # mean over the first half
     second_half: InFlight = None  # mean over the second half
     p: Plain = None  # of a difference of the halves, or a slope, by chance

@@ -69,12 +69,13 @@ def warm_up(plan: Plan) -> str:
     seconds = plan.duration_s
     if seconds is None and plan.t_sched is not None:
         seconds = float(plan.t_sched.max()) / 1e9
-    count = "" if plan.cycles else requests(plan)
+    count = "" if plan.cycles or plan.closed_cycles else requests(plan, plan.requests)
     return " in ".join(part for part in (count, "" if seconds is None else f"{seconds:.3g} s") if part)
 
 
-def requests(plan: Plan) -> str:
-    return f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
+def requests(plan: Plan, many: int | None = None) -> str:
+    many = plan.open_requests if many is None else many
+    return f"{many:,} request{'' if many == 1 else 's'}"
 
 
 def arriving(described: PlanDescription) -> str:
@@ -86,20 +87,27 @@ def arriving(described: PlanDescription) -> str:
 
 
 def loop(plan: Plan, load: Load) -> str:
-    """`open loop, poisson, 500 requests/s, at most 8 waiting for a first token`."""
+    """`open loop, poisson, 500 requests/s, at most 8 waiting for a first token`; of a mix both loops."""
     waiting = f", at most {load.max_prefill:,} waiting for a first token" if load.max_prefill is not None else ""
     if plan.concurrency is not None:
         changes = plan.description.load.concurrency_changes
-        return f"closed loop, {plan.concurrency if changes is None else changes} in flight{waiting}"
+        of = f" in {class_count(len(plan.closed_classes))}" if plan.closed_classes else ""
+        return f"closed loop, {plan.concurrency if changes is None else changes} in flight{of}{waiting}"
     arrivals = plan.description.load.arrivals or ArrivalFacts()
     text = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g} {arriving(plan.description)}/s"
     if arrivals.changes is not None:
         text = f"{arrivals.changes} (mean {text})"
     capped = f", at most {load.max_concurrency:,} in flight" if load.max_concurrency is not None else ""
-    return f"open loop, {arrivals.name}, {text}{capped}{waiting}"
+    slots = sum(plan.closed_classes.values())
+    closed = f" + closed loop, {slots:,} in flight in {class_count(len(plan.closed_classes))}" if slots else ""
+    return f"open loop, {arrivals.name}, {text}{capped}{closed}{waiting}"
+
+
+def class_count(many: int) -> str:
+    return f"{many:,} class{'' if many == 1 else 'es'}"
 
 
 def bounds(plan: Plan) -> str:
-    parts = [] if plan.cycles else [requests(plan)]
+    parts = [] if plan.cycles else [requests(plan) + (" in the open loop" if plan.closed_classes else "")]
     parts += [] if plan.duration_s is None else [f"{plan.duration_s:g} s"]
     return " in ".join(parts)

@@ -95,7 +95,7 @@ def plan_summary(plans: Plans, whole_ns: int) -> PlanSummary:
         digest=measure.digest,
         schedule_hash=measure.schedule_hash,
         model=measure.description.model,
-        requests=None if measure.cycles else measure.requests,
+        requests=None if measure.cycles else measure.open_requests,
         whole_ns=whole_ns,
         description=with_names(measure.description),
         classes=tuple(measure.classes),

@@ -106,7 +106,8 @@ class PhaseRun:
         self._reap()
         if self._missing():
             return None
-        self.ui.phase(self.spec.name, None if self.plan.cycles else self.plan.requests, self.plan.duration_s)
+        endless = self.plan.cycles or self.plan.closed_cycles
+        self.ui.phase(self.spec.name, None if endless else self.plan.requests, self.plan.duration_s)
         self.fleet.begin_phase(number)
         if not self._await_ready():
             return None
@@ -184,7 +185,7 @@ class PhaseRun:
             self.live.snapshot(
                 self.spec.name, self.start_ns, self.drain_ns, cpu,
                 rate=None if closed else self.asked_rate,
-                concurrency=self.spec.concurrency if closed else None,
+                concurrency=self.spec.concurrency if closed else sum(self.plan.closed_classes.values()) or None,
                 end_s=phase_seconds(self.plan),
                 waits=self.spec.max_prefill > 0,
             )

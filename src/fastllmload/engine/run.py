@@ -191,7 +191,7 @@ class RunSession:
             self.control.find(found)
         self.ui.banner(banner.target_lines(target.endpoint_type, asked.classes, found))
         if self.starting is None:
-            sizing.check_slots_fit_files(asked.load, asked.client, cores=own_cores())
+            sizing.check_slots_fit_files(asked, cores=own_cores())
         else:
             self.starting.refuse_failed()
         plans = build_plans(replayed, found.model, self.folder.work)

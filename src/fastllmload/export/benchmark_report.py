@@ -117,7 +117,8 @@ def _load(run: Run) -> dict[str, Any]:
     rate = None if load.arrivals is None else load.arrivals.rate
     tokens, ok = count_tokens(run), (run.rows["phase"] == MEASURE) & (run.rows["status"] == OK)
     workload = described.name or ""
-    many = known(load.concurrency) or config.load.max_concurrency
+    mixed = sum(document.plan.description.closed_classes.values())
+    many = known(load.concurrency) or config.load.max_concurrency or mixed
     prefix = known(described.prefix_len)
     return {
         "metadata": {"cfg_id": document.plan.digest},

@@ -318,8 +318,7 @@ class Plan:
 
         Where all classes are, `concurrency` is the sum of these, and there are no instants.
         """
-        found = enumerate(self.description.classes)
-        return {number: one.concurrency for number, one in found if one.concurrency is not None}
+        return self.description.closed_classes
 
     @property
     def slot_changes(self) -> SlotChanges | None:

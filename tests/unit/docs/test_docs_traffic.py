@@ -23,7 +23,7 @@ TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_one_for_each_subject():
-    assert len(COMMANDS) == 5 and len(TABLES) == 1
+    assert len(COMMANDS) == 6 and len(TABLES) == 1
 
 
 @pytest.mark.parametrize("text", COMMANDS)

@@ -18,6 +18,7 @@ from fastllmload.documents.redaction import (
     declared,
     is_path,
     redacted,
+    reveals_capacity,
     struct_of,
     without_names,
 )
@@ -147,6 +148,14 @@ def test_a_name_other_than_a_path_is_kept(reveals: Reveals) -> None:
 )
 def test_paths_are_distinguished_from_names(what: Reveals, path: str, name: str) -> None:
     assert is_path(path, what) is (path != "") and not is_path(name, what)
+
+
+def test_a_closed_loop_among_classes_shows_a_capacity() -> None:
+    loads = [{"load": {"loop": loop}} for loop in ("open", "closed")]
+    for classes, shows in ((loads[:1], False), (loads, True)):
+        description = {"load": {"loop": "open", "arrivals": {"rate": 5.0}}, "classes": classes}
+        document = {"config": {"load": {"rate": 5.0}}, "plan": {"description": description}}
+        assert reveals_capacity(document) is shows
 
 
 def test_no_load_and_no_sentence_is_left_where_the_load_is_a_capacity() -> None:

@@ -114,7 +114,10 @@ def phase(tmp_path, ui, signals, monkeypatch):
 
     def make(workers, number=0, plan=None, **fields):
         logs.append(SampleLog(tmp_path / "samples.npy"))
-        nothing = SimpleNamespace(requests=10, cycles=False, duration_s=None, t_sched=None, concurrency=None)
+        nothing = SimpleNamespace(
+            requests=10, cycles=False, duration_s=None, t_sched=None, concurrency=None, closed_classes={},
+            closed_cycles=False,
+        )  # fmt: skip
         given = {
             "fleet": workers, "spec": workers.members[0].spec.phases[number], "plan": plan or nothing,
             "live": Live(workers, logs[-1], None), "ui": ui, "interrupts": signals, "asked_rate": 5.0,

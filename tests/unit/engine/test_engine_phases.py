@@ -18,6 +18,9 @@ from fastllmload.records.samples import SampleLog
 pytestmark = pytest.mark.slow
 
 
+NO_CLASSES = {"closed_classes": {}, "closed_cycles": False}
+
+
 def test_two_phases_run_one_after_the_other_and_workers_end_by_themselves(fleet, phase):
     workers = fleet(workers=2, numbers=(0, 1))
     first, second = phase(workers, 0).run(), phase(workers, 1).run()
@@ -36,7 +39,7 @@ def test_time_zero_is_reported_before_the_workers_get_it(fleet, phase):
 
 
 def test_a_duration_bounds_the_phase_even_when_its_end_is_detected_later(fleet, phase):
-    plan = SimpleNamespace(requests=10, cycles=True, duration_s=0.25, t_sched=None, concurrency=4)
+    plan = SimpleNamespace(requests=10, cycles=True, duration_s=0.25, t_sched=None, concurrency=4, **NO_CLASSES)
     outcome = phase(fleet(), plan=plan).run()
     assert outcome.end_ns - outcome.start_ns == 250_000_000
     assert not outcome.cut
@@ -46,7 +49,7 @@ def test_a_duration_bounds_the_phase_even_when_its_end_is_detected_later(fleet, 
 def test_an_interrupt_is_sent_to_the_workers_and_cuts_the_phase(fleet, phase, ui, signals, level, word):
     workers = fleet("waits" if level == STOP else "disk full")
     ui.hook = lambda snapshot: setattr(signals, "level", level)
-    plan = SimpleNamespace(requests=10, cycles=False, duration_s=3600.0, t_sched=None, concurrency=None)
+    plan = SimpleNamespace(requests=10, cycles=False, duration_s=3600.0, t_sched=None, concurrency=None, **NO_CLASSES)
     outcome = phase(workers, plan=plan).run()
     assert outcome.cut and workers.members[0].words[k.W_COMMAND] == word
     assert outcome.end_ns < outcome.start_ns + 3_600_000_000_000

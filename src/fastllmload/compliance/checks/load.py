@@ -10,11 +10,12 @@ from fastllmload.arrays import Numbers
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
 from fastllmload.compliance.checks.runs import per_level, per_run, with_arguments
-from fastllmload.compliance.evidence import MeasuredRun
+from fastllmload.compliance.evidence import MeasuredRun, Rows
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts
 from fastllmload.errors import InputError
+from fastllmload.metrics.run.window import on_schedule
 from fastllmload.plan.plan import array_hash
 from fastllmload.settings import RunSettings
 
@@ -34,6 +35,7 @@ def schedule_kept(run: MeasuredRun) -> RequirementOutcome:
     if array_hash(planned["t_sched_ns"]) != run.plan.members.get("t_sched.npy"):
         return false("plan/schedule.npy does not have the digest that plan.json states", "keep the plan as it was")
     rows = run.measure.where((run.measure["turn"] == 0) & (run.measure["request"] < len(planned)))
+    rows = rows.where(planned["t_sched_ns"][rows["request"]] >= 0)  # the others wait for a slot
     moved = np.abs(rows["t_sched"] - start.start_ns - planned["t_sched_ns"][rows["request"]]) > ROUNDING_NS
     reason = f"{int((~moved).sum()):,} of {len(rows):,} requests were due at the instant of their plan"
     return judged(not moved.any(), reason, "measure again: instants of an open loop must not move")
@@ -92,6 +94,7 @@ def responses_do_not_delay(run: MeasuredRun) -> RequirementOutcome:
     if run.arrivals.rate == "inf":
         return inapplicable("everything was due at once")
     rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > 0))
+    rows = rows.where(on_schedule(run.description, rows["request_class"]))
     if not len(rows):
         return inapplicable("nothing was released")
     late = float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
@@ -105,6 +108,7 @@ def responses_do_not_delay(run: MeasuredRun) -> RequirementOutcome:
 def concurrent(run: MeasuredRun) -> RequirementOutcome:
     """Requests that were due while an earlier one was in flight were sent before that one ended."""
     rows = run.measure.where(run.measure["t_dispatch"] > 0)
+    rows = rows.where(on_schedule(run.description, rows["request_class"]))
     if run.closed or len(rows) < 2:
         return inapplicable("nothing was due while an earlier request was answered")
     order = np.argsort(rows["t_sched"], kind="stable")
@@ -119,19 +123,27 @@ def concurrent(run: MeasuredRun) -> RequirementOutcome:
 
 @per_run
 def concurrency_kept(run: MeasuredRun) -> RequirementOutcome:
-    """Closed loop: the maximum of requests in flight is the configured concurrency."""
+    """Closed loop: the maximum of requests in flight is the configured concurrency, of a mix in each class."""
+    slots = run.description.closed_classes
+    if slots:
+        each = {number: most_in_flight(run.measure.where(run.measure["request_class"] == number)) for number in slots}
+        named = {str(run.description.classes[number].name): (each[number], many) for number, many in slots.items()}
+        reason = "; ".join(
+            f"{name}: at most {most:,} in flight, asked were {many:,}" for name, (most, many) in named.items()
+        )
+        return judged(each == slots, reason, "measure again, for longer than a request takes")
     if not run.closed:
         return inapplicable("the load is an open loop")
     planned = known(run.description.load.concurrency)
     asked = int(run.document.config.load.concurrency or planned or 0)
-    most = most_in_flight(run)
+    most = most_in_flight(run.measure)
     wanted = min(asked, len(run.measure))
     return judged(most == wanted, f"at most {most:,} requests were in flight, asked were {asked:,}", "measure again")
 
 
-def most_in_flight(run: MeasuredRun) -> int:
+def most_in_flight(found: Rows) -> int:
     """Greatest number of requests between their dispatch and their end; an end at the same instant comes first."""
-    rows = run.measure.where(run.measure["t_dispatch"] > 0)
+    rows = found.where(found["t_dispatch"] > 0)
     if not len(rows):
         return 0
     times = np.concatenate([rows["t_dispatch"], np.where(rows["t_end"] > 0, rows["t_end"], np.iinfo(np.int64).max)])
@@ -161,7 +173,8 @@ def concurrency_given(run: MeasuredRun) -> RequirementOutcome:
 def loop_is(run: MeasuredRun, *names: str, remedy: str = "give --rate or --concurrency") -> RequirementOutcome:
     """The load model of every level is one of *names*, except for levels that only find a capacity."""
     found = run.description.load.loop
-    return judged(found in names, f"the load model is {found} loop", remedy)
+    classes = ", next to classes that are closed loops" if found == "open" and run.description.closed_classes else ""
+    return judged(found in names, f"the load model is {found} loop{classes}", remedy)
 
 
 @per_run

@@ -117,12 +117,18 @@ def labelled(phases: Sequence[PhaseTotals], hosts: Sequence[str] | None) -> list
 
 
 def rates(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
-    """Requested and achieved rate. A closed loop and a rate of inf have no requested rate and no sample of it."""
+    """Requested rate of open loops, achieved rate of all. A closed loop and a rate of inf have no requested rate and no
+    sample of it.
+    """
     from prometheus_client.core import GaugeMetricFamily
 
-    asked = GaugeMetricFamily("fastllmload_asked_requests_per_second", "Rate that the load asks for.", labels=["phase"])
+    asked = GaugeMetricFamily(
+        "fastllmload_asked_requests_per_second", "Rate that open loops ask for.", labels=["phase"]
+    )
     achieved = GaugeMetricFamily(
-        "fastllmload_achieved_requests_per_second", "Requests sent per second of sending.", labels=["phase"]
+        "fastllmload_achieved_requests_per_second",
+        "Requests sent per second of sending, by open and closed loops.",
+        labels=["phase"],
     )
     for phase in phases:
         if phase.asked_rate is not None and np.isfinite(phase.asked_rate):

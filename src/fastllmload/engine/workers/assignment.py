@@ -115,9 +115,12 @@ def weighted(classes: Sequence[TrafficClass], found: Preflight) -> tuple[TargetS
     if not found.own_urls:
         return tuple(found.targets)
     weights = [0.0] * len(found.targets)
+    mixed = any(one.load.concurrency is not None for one in classes)  # of slots and rates: what is in flight
+    answer_s = found.answer_s or 1.0 if mixed else 1.0
     for one, (first, many) in zip(classes, found.class_targets, strict=True):
         for number in range(first, first + many):
-            weights[number] += (one.load.rate or 1.0) / many  # the rate of a trace is not known before it is read
+            # the rate of a trace is not known before it is read
+            weights[number] += (one.load.concurrency or (one.load.rate or 1.0) * answer_s) / many
     chosen = zip(found.targets, weights, strict=True)
     return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 

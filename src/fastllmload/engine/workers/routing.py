@@ -154,13 +154,22 @@ def target_connections(
     in_flight: int,
     churn_per_s: float,
 ) -> list[TargetConnections]:
-    """Connections by address and port: *in_flight* in proportion to *seconds* (Little's law), *churn_per_s* to requests."""
+    """Connections by address and port: *in_flight* in proportion to *seconds* (Little's law), *churn_per_s* to requests. The
+    slots of each closed loop of a mix are in proportion to its own requests.
+    """
     chosen = routed(plan, class_targets)
     if chosen is None:
         chosen = np.zeros(plan.requests, np.uint16)
         chosen[plan.starts] = np.arange(len(plan.starts)) % len(targets)
         chosen = followed(plan, chosen)
-    busy_s = np.bincount(chosen, seconds, len(targets))
+    closed = plan.closed_classes
+    slots, every = np.zeros(len(targets)), sum(closed.values())
+    for number, own in closed.items():
+        of_class = np.bincount(chosen[plan.request_class == number], minlength=len(targets))
+        slots += min(1.0, in_flight / every) * own * of_class / max(1, of_class.sum())  # of a host: its part of them
+    opened = ~np.isin(plan.request_class, list(closed)) if closed else slice(None)
+    busy_s = np.bincount(chosen[opened], seconds[opened], len(targets))
+    rest = max(0.0, in_flight - float(slots.sum()))
     many = np.bincount(chosen, minlength=len(targets))
     names: dict[Place, str] = {}
     for target in targets:
@@ -171,8 +180,7 @@ def target_connections(
         part = float(busy_s[mine].sum() / busy_s.sum()) if busy_s.sum() > 0 else 1.0
         churn = churn_per_s * float(many[mine].sum()) / max(1, plan.requests)
         loopback = place[1].startswith(LOOPBACK)
-        most = None if plan.cycles else int(many[mine].sum())
-        found.append(
-            TargetConnections(url, math.ceil(in_flight * part - 1e-9), churn, loopback, place[0] != "unix", most)
-        )
+        most = None if plan.cycles or plan.closed_cycles else int(many[mine].sum())
+        together = math.ceil(rest * part + float(slots[mine].sum()) - 1e-9)
+        found.append(TargetConnections(url, together, churn, loopback, place[0] != "unix", most))
     return found

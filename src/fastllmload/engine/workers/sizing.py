@@ -18,7 +18,7 @@ from fastllmload.engine.workers.routing import target_connections
 from fastllmload.errors import HostLimitError
 from fastllmload.host.limits import FileLimit, TargetConnections, check_capacity
 from fastllmload.plan.plan import Plan
-from fastllmload.settings import Client, Load
+from fastllmload.settings import Client, RunSettings
 
 UNCALIBRATED = Ceiling(events_per_s=40_000.0, requests_per_s=5_000.0)
 COMFORT = 0.5  # fraction of the ceiling that one worker is planned for
@@ -52,18 +52,40 @@ def part_of(wanted: Demand, share: float) -> Demand:
 
 
 def demand(plan: Plan, answer_s: float | None, *, timeout_s: float, streaming: bool, cap: int | None) -> Demand:
-    """*answer_s*: duration of the probe's PROBE_TOKENS tokens, None without an answer. *cap*: most in flight, open loop."""
-    tokens = float(plan.output_tokens.mean()) if plan.requests else 0.0
-    per_token = (answer_s or 0.0) / PROBE_TOKENS
-    e2e_s = min(timeout_s, max(answer_s or 0.0, tokens * per_token))
-    events = tokens + OVERHEAD_EVENTS if streaming else 1.0
-    if plan.concurrency is not None:
-        rate = slots(plan) / max(e2e_s, 1e-3)
-        return Demand(rate, rate * events, slots(plan))
-    rate = planned_rate(plan) * requests_per_start(plan)
-    if math.isinf(rate):
-        return Demand(rate, math.inf, capped(cap, plan.requests))
-    return Demand(rate, rate * events, capped(cap, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
+    """*answer_s*: duration of the probe's PROBE_TOKENS tokens, None without an answer. *cap*: most in flight, open loop. Of
+    a mix, the sum of its open loops and of each closed one.
+    """
+
+    def cost(output_tokens: npt.NDArray[np.int32]) -> tuple[float, float]:
+        """Expected seconds and events of a request."""
+        tokens = float(output_tokens.mean()) if len(output_tokens) else 0.0
+        e2e_s = min(timeout_s, max(answer_s or 0.0, tokens * (answer_s or 0.0) / PROBE_TOKENS))
+        return e2e_s, tokens + OVERHEAD_EVENTS if streaming else 1.0
+
+    parts = []
+    for closed, many in slots_by_class(plan):
+        e2e_s, events = cost(plan.output_tokens[closed])
+        rate = many / max(e2e_s, 1e-3)
+        parts.append(Demand(rate, rate * events, many))
+    if plan.t_sched is not None:
+        e2e_s, events = cost(plan.output_tokens[: plan.open_requests])
+        rate = planned_rate(plan) * requests_per_start(plan)
+        if math.isinf(rate):
+            return Demand(rate, math.inf, capped(cap, plan.requests))
+        in_flight = min(plan.open_requests, max(1, math.ceil(rate * e2e_s)))
+        parts.append(Demand(rate, rate * events, capped(cap, in_flight)))
+    return Demand(
+        rate=sum(one.rate for one in parts),
+        events_per_s=sum(one.events_per_s for one in parts),
+        in_flight=sum(one.in_flight for one in parts),
+    )
+
+
+def slots_by_class(plan: Plan) -> list[tuple[npt.NDArray[np.bool_] | slice, int]]:
+    """Which requests are those of a closed loop, and its slots: one of all, or each one of a mix; [] in an open loop."""
+    if plan.closed_classes:
+        return [(plan.request_class == number, many) for number, many in plan.closed_classes.items()]
+    return [] if plan.concurrency is None else [(slice(None), slots(plan))]
 
 
 def slots(plan: Plan) -> int:
@@ -78,12 +100,18 @@ def capped(cap: int | None, in_flight: int) -> int:
 
 def most_at_work(plan: Plan, cap: int | None, waiting: int | None = None) -> int:
     """Workers: more would have nothing to do, or exceed *cap* or *waiting* (--max-prefill), as each has a part of it."""
-    return capped(waiting, slots(plan) if plan.concurrency is not None else capped(cap, len(plan.starts)))
+    most = slots(plan) if plan.concurrency is not None else capped(cap, len(plan.open_starts)) + slots_of_mix(plan)
+    return capped(waiting, most)
+
+
+def slots_of_mix(plan: Plan) -> int:
+    """Slots of the classes that are closed loops next to open ones."""
+    return 0 if plan.concurrency is not None else sum(plan.closed_classes.values())
 
 
 def requests_per_start(plan: Plan) -> float:
     """Mean number of requests per arrival: the turns of a conversation."""
-    return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
+    return plan.open_requests / len(plan.open_starts) if plan.turns is not None and plan.open_requests else 1.0
 
 
 def planned_rate(plan: Plan) -> float:
@@ -146,19 +174,22 @@ def workers_by_host(
 
 
 def initial_connections(plan: Plan, wanted: Demand, workers: int, cap: int | None) -> int:
-    """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
+    """Connections that one worker opens before time zero: slots of closed loops, and what Little's law expects of others."""
     if plan.concurrency is not None:
         return math.ceil(slots(plan) / workers)
-    expected = math.ceil(min(wanted.in_flight, plan.requests) / workers)
-    return min(MOST_AHEAD, expected + (0 if cap is not None else SLACK))
+    own = slots_of_mix(plan)
+    expected = math.ceil(min(wanted.in_flight - own, plan.open_requests) / workers)
+    return min(MOST_AHEAD, expected + (0 if cap is not None else SLACK)) + math.ceil(own / workers)
 
 
-def check_slots_fit_files(load: Load, client: Client, cores: int) -> None:
-    """HostLimitError, before a plan is built, for a closed loop that no number of workers could keep open."""
-    if load.concurrency is None or load.num_requests is not None:
+def check_slots_fit_files(settings: RunSettings, cores: int) -> None:
+    """HostLimitError, before a plan is built, for closed loops that no number of workers could keep open."""
+    load, client = settings.load, settings.client
+    slots = load.concurrency or sum(one.load.concurrency or 0 for one in settings.classes)
+    if not slots or load.num_requests is not None:
         return
     workers = client.workers or max(cores, len(client.pin))
-    problems = check_capacity([TargetConnections("", load.concurrency, ports=False)], 1, workers=workers)
+    problems = check_capacity([TargetConnections("", slots, ports=False)], 1, workers=workers)
     if problems:
         raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
 

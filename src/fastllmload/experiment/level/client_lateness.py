@@ -14,7 +14,7 @@ from fastllmload.documents.fields import known
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.run.success import failed_here
-from fastllmload.metrics.run.window import Window
+from fastllmload.metrics.run.window import Window, on_schedule
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -56,7 +56,8 @@ def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numb
     asked = run.document.config.load
     if not asked.max_concurrency is asked.max_prefill is None or load_of(run) == math.inf:
         return np.empty(0, np.int64)
-    due = rows[window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
+    timed = on_schedule(run.document.plan.description, rows["request_class"])
+    due = rows[timed & window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
     lags: rule.Numbers = due["t_dispatch"] - due["t_sched"]
     return lags
 

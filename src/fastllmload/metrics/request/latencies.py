@@ -13,13 +13,14 @@ from fastllmload.metrics.request import durations as times
 from fastllmload.metrics.request import tpot as per_token
 from fastllmload.metrics.request.action import called, ttfa
 from fastllmload.metrics.request.tpot import came_whole, spaced
-from fastllmload.metrics.run.window import Populations
+from fastllmload.metrics.run.window import Populations, on_schedule
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.records.run import Run
 
 OF_GAPS = ("tpot", "tpot_n", "tpot_any")
 UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
 UNSTREAMED = "the answers were not streamed: what counts as the first token is the end of the answer"
+OF_OPEN = "only open loops have a schedule"
 LIMITED_ABOVE_MS = 1.0  # a higher P99 of dispatch_lag: the generator was measured, not the target (spec/metrics 5.1)
 
 
@@ -36,6 +37,10 @@ def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[
         found["ttfa"] = replace(found["ttfa"], title="Time to first action")
     found |= token_rates(rows, output, timed)
     notes = notes_of(int(came_whole(run)[mine].sum()), len(mine))
+    due = int(on_schedule(run.document.plan.description, rows["request_class"]).sum())
+    if due < len(mine):
+        of_open = f"{OF_OPEN}: {due:,} of the {len(mine):,} requests"
+        notes |= {name: "; ".join(filter(None, (notes.get(name), of_open))) for name in FROM_SCHEDULE}
     return found | {name: replace(found[name], note=note) for name, note in notes.items()}
 
 
@@ -66,14 +71,17 @@ DURATIONS = (
     times.dispatch_lag, times.send_time, times.e2e, times.e2e_sched, times.e2e_dispatch, times.total_duration,
     times.total_duration_sched, times.gen_duration, times.final_silence,
 )  # fmt: skip
+FROM_SCHEDULE = (
+    "ttft_sched", "ttft_any_sched", "ttfb_sched", "dispatch_lag", "e2e_sched", "total_duration_sched", "norm_latency_sched",
+)  # fmt: skip
 
 
 def by_request(run: Run, tokens: TokenCounts, mine: Numbers) -> dict[str, Values]:
     """Metric → ns of each of the rows *mine*: first-token latencies, durations, times per token; `ttfa` where replies have
-    tool calls.
+    tool calls. Those from the schedule are null for requests that have no instant in it: of closed loops next to open ones.
     """
     rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
-    return {
+    found: dict[str, Values] = {
         **{of.__name__: of(rows) for of in DURATIONS},
         "tpot": per_token.tpot(rows, timed),
         "tpot_n": per_token.tpot_n(rows, timed),
@@ -82,6 +90,12 @@ def by_request(run: Run, tokens: TokenCounts, mine: Numbers) -> dict[str, Values
         "norm_latency_sched": per_token.norm_latency_sched(rows, output),
         **({"ttfa": ttfa(run, mine)} if called(rows) else {}),
     }
+    due = on_schedule(run.document.plan.description, rows["request_class"])
+    if not due.all():
+        for name in FROM_SCHEDULE:
+            missing = times.NULL if found[name].dtype == np.int64 else np.nan
+            found[name] = np.where(due, found[name], missing)
+    return found
 
 
 def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Metric]:

@@ -24,7 +24,7 @@ from fastllmload.documents.metric import Bounds, Ends, Metric, WithUnfinished
 from fastllmload.metrics.distribution.percentiles import NAMED, percentile, ranks_of
 from fastllmload.metrics.distribution.summary import mean_of
 from fastllmload.metrics.request.tpot import spaced
-from fastllmload.metrics.run.window import Populations, Window, excluded
+from fastllmload.metrics.run.window import Populations, Window, excluded, on_schedule
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.itl import PooledGaps
 from fastllmload.metrics.tokens.timeline import stretches
@@ -101,21 +101,25 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     lag = np.maximum(rows["t_dispatch"] - rows["t_sched"], 0) if planned else 0
     clock = run.clock_errors_ns(rows) if planned else 0
     answered, of_tokens = rows["t_first"] > 0, rows["t_any"] > 0  # the others: all reasoning; not tokens
+    due = on_schedule(run.document.plan.description, rows["request_class"])
     return {
         "ttft": ((first - rows["t_submit"])[answered], (rows["t_first"] - began)[answered]),
         "ttft_sched": (
-            (first - rows["t_sched"] - lag - clock)[answered],
-            (rows["t_first"] - rows["t_sched"] + clock)[answered],
+            (first - rows["t_sched"] - lag - clock)[answered & due],
+            (rows["t_first"] - rows["t_sched"] + clock)[answered & due],
         ),
         "ttft_any": ((any_ - rows["t_submit"])[of_tokens], (rows["t_any"] - began)[of_tokens]),
         "ttft_any_sched": (
-            (any_ - rows["t_sched"] - lag - clock)[of_tokens],
-            (rows["t_any"] - rows["t_sched"] + clock)[of_tokens],
+            (any_ - rows["t_sched"] - lag - clock)[of_tokens & due],
+            (rows["t_any"] - rows["t_sched"] + clock)[of_tokens & due],
         ),
         "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[selected] * answered),
         "tpot_any": per_pause(rows["t_any"], any_, rows["t_last"], last, spaced(run, tokens.output)[selected]),
         "e2e": (last - rows["t_submit"], rows["t_last"] - began),
-        "e2e_sched": (last - rows["t_sched"] - lag - clock, rows["t_last"] - rows["t_sched"] + clock),
+        "e2e_sched": (
+            (last - rows["t_sched"] - lag - clock)[due],
+            (rows["t_last"] - rows["t_sched"] + clock)[due],
+        ),
     }
 
 
@@ -180,7 +184,9 @@ def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str
     if not np.isin(rows["status"], CUT_OFF).any():
         return {}
     last_seen = max(window.w1_ns, run.last_event_ns)
-    return {name: one_metric(rows, *how, last_seen) for name, how in NAMES.items()}
+    due = rows[on_schedule(run.document.plan.description, rows["request_class"])]
+    chosen = {name: due if how[0] == "t_sched" else rows for name, how in NAMES.items()}
+    return {name: one_metric(chosen[name], *how, last_seen) for name, how in NAMES.items() if len(chosen[name])}
 
 
 def unfinished_in_window(run: Run, window: Window | None, chosen: Populations) -> tuple[int, int]:

@@ -14,8 +14,9 @@ from fastllmload.metrics.request import durations
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
+from fastllmload.metrics.run.slots import class_slots
 from fastllmload.metrics.run.throughput import input_tok_s, output_tok_s, req_s
-from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan, unended
+from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan, on_schedule, unended
 from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens
 from fastllmload.metrics.tokens.itl import gap_metrics, pooled
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -40,15 +41,23 @@ def classes_block(
 def one_class(
     run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts, times: TokenTimes, number: int
 ) -> ClassResult:
-    """Counts over the complete phase; latencies of successful requests in the window; rates per second of the window."""
+    """Counts over the complete phase; latencies of successful requests in the window; rates per second of the window. A
+    closed loop next to open ones has no latency from the schedule.
+    """
     members = run.rows["request_class"] == number
+    described = run.document.plan.description
+    mixed, slots = bool(described.closed_classes), described.closed_classes.get(number)
     kept = in_time(run.rows, chosen.latency & members)
     of_tokens = bool(answers_tokens(run)[members].all())
     rows, measured = run.rows[kept], run.rows[chosen.measured & members]
     ok = chosen.measured & members & (run.rows["status"] == layout.OK)
     gaps = gap_metrics(times, pooled(run, chosen.latency & members, tokens, times))
     reasoned = (rows["reasoning_events"] > 0).any()
+    due = rows[on_schedule(described, rows["request_class"])]
     return ClassResult(
+        loop=None if not mixed else "open" if slots is None else "closed",
+        concurrency=slots,
+        slots=class_slots(run, chosen, number),
         planned=len(measured),
         ok=int(np.count_nonzero(measured["status"] == layout.OK)),
         failed=failures(measured),
@@ -61,12 +70,12 @@ def one_class(
         input_tokens_mean=mean(tokens.input[kept]),
         output_tokens_mean=mean(tokens.output[kept]) if of_tokens else None,
         ttft=distribution(durations.ttft(rows), "ms"),
-        ttft_sched=distribution(durations.ttft_sched(rows), "ms"),
+        ttft_sched=distribution(durations.ttft_sched(due), "ms"),
         tpot=distribution(tpot(rows, spaced(run, tokens.timed)[kept]), "ms"),
         ttft_any=distribution(durations.ttft_any(rows), "ms") if reasoned else None,
         tpot_any=distribution(tpot_any(rows, spaced(run, tokens.output)[kept]), "ms") if reasoned else None,
         e2e=distribution(durations.e2e(rows), "ms"),
-        e2e_sched=distribution(durations.e2e_sched(rows), "ms"),
+        e2e_sched=distribution(durations.e2e_sched(due), "ms"),
         itl=gaps["itl"],
         tbc=gaps["tbc"],
         itl_b=gaps["itl_b"],

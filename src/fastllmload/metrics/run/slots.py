@@ -1,14 +1,17 @@
-"""Compares requests in flight with the slots of a closed loop that change."""
+"""Compares requests in flight with the slots of a closed loop that change, and with those of a closed loop of a mix."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastllmload.arrivals.curve import described_curve, slot_changes
+from fastllmload.arrays import Numbers, Rows
+from fastllmload.arrivals.curve import SlotChanges, described_curve, slot_changes
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import SlotsFollowed
 from fastllmload.metrics.run.window import Populations
 from fastllmload.records.run import Run
+
+NEVER = np.iinfo(np.int64).max
 
 
 def slots_block(run: Run, chosen: Populations) -> SlotsFollowed | None:
@@ -18,10 +21,35 @@ def slots_block(run: Run, chosen: Populations) -> SlotsFollowed | None:
     sent = run.rows[chosen.measured & (run.rows["t_dispatch"] > 0)]
     if load.concurrency_curve is None or seconds is None or phase is None or phase.start_ns is None or not len(sent):
         return None
-    asked = slot_changes(described_curve(load.concurrency_curve), seconds)
-    end = int(seconds * 1e9)
-    begun = sent["t_dispatch"] - phase.start_ns
+    asked, end = slot_changes(described_curve(load.concurrency_curve), seconds), int(seconds * 1e9)
     ended = np.where(sent["t_end"] > 0, sent["t_end"] - phase.start_ns, end)
+    return followed(sent["t_dispatch"] - phase.start_ns, ended, asked, end)
+
+
+def class_slots(run: Run, chosen: Populations, number: int) -> SlotsFollowed | None:
+    """`slots` of a class of a mix; None for one that is an open loop, without an end of sending, or when nothing was sent. A
+    session holds its slot from its first request to the end of its last.
+    """
+    slots, phase = run.document.plan.description.closed_classes.get(number), run.phase("measure")
+    mine = chosen.measured & (run.rows["request_class"] == number) & (run.rows["t_dispatch"] > 0)
+    if slots is None or phase is None or phase.end_ns is None or not mine.any():
+        return None
+    asked, end = SlotChanges(np.zeros(1, np.int64), np.array([slots], np.int64)), phase.end_ns - phase.start_ns
+    begun, ended = held(run.rows[mine])
+    return followed(begun - phase.start_ns, np.where(ended < NEVER, ended - phase.start_ns, end), asked, end)
+
+
+def held(sent: Rows) -> tuple[Numbers, Numbers]:
+    """First dispatch and last end of what held a slot: a request, or a session; NEVER where it has not ended."""
+    rows = sent[np.lexsort((sent["t_dispatch"], sent["session"], sent["worker"]))]
+    new = (np.diff(rows["session"].astype(np.int64)) != 0) | (np.diff(rows["worker"].astype(np.int64)) != 0)
+    first = np.flatnonzero(np.concatenate([[True], new]))
+    ended = np.where(rows["t_end"] > 0, rows["t_end"], NEVER).astype(np.int64)
+    return rows["t_dispatch"][first].astype(np.int64), np.maximum.reduceat(ended, first)
+
+
+def followed(begun: Numbers, ended: Numbers, asked: SlotChanges, end: int) -> SlotsFollowed:
+    """How what was in flight from *begun* to *ended* followed the slots *asked* for, in [0, *end*); all in ns."""
     instants = np.unique(np.clip(np.concatenate([asked.t_ns, begun, ended, [0, end]]), 0, end))
     wide = np.diff(instants)
     wanted = asked.at(instants[:-1])

@@ -13,7 +13,7 @@ from fastllmload.documents.run import DriftFacts, InFlightTrend, LittlesLaw, Ste
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
 from fastllmload.metrics.request.latencies import in_time
-from fastllmload.metrics.run.window import Populations, Window
+from fastllmload.metrics.run.window import Populations, Window, on_schedule
 from fastllmload.metrics.tokens.itl import PooledGaps, TokenGaps
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -100,10 +100,10 @@ def between_stretches(sums: Floats, sizes: Numbers) -> DriftFacts | None:
 def queue(run: Run, window: Window | None, chosen: Populations) -> InFlightTrend | None:
     """Requests in flight over the window of an open loop: `growing` where each fifth has more than the one before, and the
     second half significantly more than the first, by LEAST_GROWTH and LEAST_RISE. None for a closed loop, where slots fix
-    the number, and for too few requests.
+    the number, and for too few requests; of a mix with closed loops, only requests of open ones count.
     """
-    rows = run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
-    loop = run.document.plan.description.load.loop
+    described, rows = run.document.plan.description, run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
+    loop, rows = described.load.loop, rows[on_schedule(described, rows["request_class"])]
     if window is None or loop != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
         return None
     instants = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * INSTANTS, endpoint=False)
@@ -113,7 +113,7 @@ def queue(run: Run, window: Window | None, chosen: Populations) -> InFlightTrend
     found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
     rise = found.second - found.first
     grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
-    return InFlightTrend(first_half=found.first, second_half=found.second, p=found.p, growing=grown)
+    return InFlightTrend(n=len(rows), first_half=found.first, second_half=found.second, p=found.p, growing=grown)
 
 
 def transient(rows: Rows, values: Numbers, window: Window | None) -> Transient | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.arrays import Mask, Numbers, Rows, Values
+from fastllmload.documents.plan import PlanDescription
 from fastllmload.documents.run import Phase, Users
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -100,6 +101,16 @@ def populations(run: Run, window: Window | None) -> Populations:
     inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
     submitted = measured & ended & inside & ~excluded(rows)
     return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))
+
+
+def on_schedule(described: PlanDescription, request_class: Values) -> Mask:
+    """Which requests statements on the schedule are about, by their classes: in a mix with closed loops those of open ones,
+    else all.
+    """
+    slots = described.closed_classes
+    if described.load.loop == "closed" or not slots:
+        return np.ones(len(request_class), np.bool_)
+    return ~np.isin(request_class, list(slots))
 
 
 def unended(rows: Rows) -> Mask:

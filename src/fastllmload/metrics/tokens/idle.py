@@ -15,6 +15,7 @@ from fastllmload.documents.metric import Metric
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL, committed
+from fastllmload.metrics.run.window import on_schedule
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -92,9 +93,15 @@ def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Metric]:
     rows, reader = run.rows[times.rows], reader_of(run.document.config.output)
     late = max_lateness(rows, times, reader, committed(rows))
     sched = max_lateness(rows, times, reader, np.ascontiguousarray(rows["t_sched"]))
+    due = on_schedule(run.document.plan.description, rows["request_class"])
+    sched[~due] = NULL
     values = {"idle_latency": idle_latency(late), "idle_latency_sched": idle_latency(sched), "max_lateness": late}
-    censored = int(unfinished(rows).sum())
+    cut = unfinished(rows)
     return {
-        name: replace(distribution(each, "ms"), **reader.described(), n_censored=censored)
+        name: replace(
+            distribution(each, "ms"),
+            **reader.described(),
+            n_censored=int((cut & due if name.endswith("_sched") else cut).sum()),
+        )
         for name, each in values.items()
     }

@@ -23,7 +23,7 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.control import control_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
 from fastllmload.report.text.tokens import event_tokens_text, has_tokens
-from fastllmload.report.text.traffic import protocols
+from fastllmload.report.text.traffic import concurrent, protocols
 
 UNDECLARED = "not declared"
 BOUNDARIES = {"model_engine": "Model Engine", "application_gateway": "Gateway", "compound_system": "Compound"}
@@ -88,7 +88,7 @@ def workload(subject: Subject) -> str:
 
 
 def load_model(document: RunDocument) -> str:
-    """`open-loop 50/s (poisson)` or `closed-loop 64 in flight`."""
+    """`open-loop 50/s (poisson)`, `closed-loop 64 in flight`, or of a mix `open-loop 50/s (classes) + 16 concurrent`."""
     load, asked = document.plan.description.load, document.config.load
     slots = load.concurrency or asked.concurrency
     if load.is_withheld:
@@ -101,7 +101,7 @@ def load_model(document: RunDocument) -> str:
     if rate is None:
         return NOT_KNOWN
     capped = "" if asked.max_concurrency is None else f", at most {count(asked.max_concurrency)} in flight"
-    return f"open-loop {asked_rate(rate)} ({arrivals.name or asked.arrival}{capped}{waiting})"
+    return f"open-loop {asked_rate(rate)} ({arrivals.name or asked.arrival}{capped}{waiting}){concurrent(document)}"
 
 
 def guardrails(subject: Subject) -> str:

@@ -24,7 +24,7 @@ from fastllmload.report.text.numbers import (
     quantity,
     some,
 )
-from fastllmload.report.text.traffic import unstreamed_answers
+from fastllmload.report.text.traffic import closed_class_text, mixes_loops, of_open_loops, unstreamed_answers
 from fastllmload.report.text.verdict import busiest_share, headroom_text, p99_error
 
 LATENCIES = {  # metric: label
@@ -73,6 +73,7 @@ def latency_notes(document: RunDocument, marks: bool) -> list[str]:
         *unfinished_note(document),
         *unstreamed_note(document),
         *tokens.notes(document),
+        *mix_note(document),
         *few_samples_note(marks),
     ]
 
@@ -116,6 +117,16 @@ def unstreamed_note(document: RunDocument) -> list[str]:
         ]
     some = unstreamed_answers(document)
     return [f"{some} were not streamed: their TTFT is their end, and ITL and TPOT exclude them."] if some else []
+
+
+def mix_note(document: RunDocument) -> list[str]:
+    """That figures from the scheduled instant are of the open loops of a mix, and of how many requests."""
+    if not mixes_loops(document):
+        return []
+    timed = count(document.metric("e2e_sched").n)
+    return [
+        f"Figures from the scheduled instant are of the {timed} requests of open loops; closed loops have no schedule."
+    ]
 
 
 def few_samples_note(marked: bool) -> list[str]:
@@ -175,10 +186,10 @@ ALWAYS = ("output_tok_s", "req_s", "input_tok_s")
 
 def throughput_table(document: RunDocument, title: str = "") -> Table:
     """Offered rate and the throughput of the target."""
-    certificate = document.certificate or Certificate()
+    certificate, of = document.certificate or Certificate(), of_open_loops(document)
     rows: list[list[Cell]] = [
-        ["Offered, planned (req/s)", quantity(certificate.planned_rate)],
-        ["Offered, sent (req/s)", quantity(certificate.offered_rate)],
+        [f"Offered, planned{of} (req/s)", quantity(certificate.planned_rate)],
+        [f"Offered, sent{of} (req/s)", quantity(certificate.offered_rate)],
     ]
     for name, label in THROUGHPUTS.items():
         value = document.metric(name).value
@@ -339,9 +350,16 @@ def client_table(document: RunDocument, title: str = "") -> Table:
         ["Stamp error of one gap, P99 over gaps (us)", quantity(itl.p99)],
         ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
     ]
+    of_slots: list[list[Cell]] = [
+        [f"Slots of {name}", closed_class_text(one)] for name, one in certificate.closed_classes.items()
+    ]
     rows: list[list[Cell]] = [
         ["Verdict", certificate.verdict or "not judged"],
-        ["Schedule lag P50, P99, max (us)", ", ".join(map(quantity, (lag.p50, lag.p99, lag.max)))],
+        [
+            f"Schedule lag{of_open_loops(document)} P50, P99, max (us)",
+            ", ".join(map(quantity, (lag.p50, lag.p99, lag.max))),
+        ],
+        *of_slots,
         ["Socket-to-user delay P50, P99 (us)", ", ".join(map(quantity, (read.p50, read.p99)))],
         *(of_tokens[:2] if tokens.has_tokens(document) else ()),
         *figures,

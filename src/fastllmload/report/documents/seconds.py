@@ -19,7 +19,7 @@ from fastllmload.certificate.monitor import HICCUP_INTERVAL, HICCUP_INTERVALS
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
 from fastllmload.metrics.request.tpot import came_whole
-from fastllmload.metrics.run.window import Populations, populations, window_of
+from fastllmload.metrics.run.window import Populations, on_schedule, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.itl import pooled
 from fastllmload.metrics.tokens.times import token_times
@@ -114,12 +114,13 @@ def block(sources: list[ValueSource], begin_ns: int) -> Iterator[HistogramInterv
 def values_of(run: Run, chosen: Populations) -> Iterator[ValueSource]:
     """ttft at t_first, e2e at t_last, lag at t_dispatch; ttft_any at t_any where answers reason."""
     ok, sent = run.rows[chosen.latency], run.rows[chosen.submitted]
+    due = sent[on_schedule(run.document.plan.description, sent["request_class"])]
     of_any = [("ttft_any", ok["t_any"], ttft_any(ok))] if (ok["reasoning_events"] > 0).any() else []
     for tag, t_ns, values in (
         ("ttft", ok["t_first"], ttft(ok)),
         *of_any,
         ("e2e", ok["t_last"], e2e(ok)),
-        ("lag", sent["t_dispatch"], dispatch_lag(sent)),
+        ("lag", due["t_dispatch"], dispatch_lag(due)),
     ):
         present = values != NULL
         if present.any():

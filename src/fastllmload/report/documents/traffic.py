@@ -66,8 +66,11 @@ def classes(document: RunDocument, found: dict[str, ClassResult]) -> Table:
     met = {} if document.slo is None else document.slo.classes
     rows = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
     latencies = [f"{name.upper()} {q.upper()}" for name, q in FIGURES]
+    mixed = any(one.loop is not None for one in found.values())
+    rows = [row if mixed else row[:1] + row[4:] for row in rows]
     columns = [
         "class",
+        *(["loop", "slots", "in flight"] if mixed else []),
         "ok",
         "failed",
         "left",
@@ -79,7 +82,13 @@ def classes(document: RunDocument, found: dict[str, ClassResult]) -> Table:
         "objectives met",
     ]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
-    notes = ["Latencies in ms, of the requests of each class.", *(f"{one}." for one in class_targets(document)), *rest]
+    held = ["In flight: mean of a closed loop until the end of sending."] if mixed else []
+    notes = [
+        "Latencies in ms, of the requests of each class.",
+        *held,
+        *(f"{one}." for one in class_targets(document)),
+        *rest,
+    ]
     return Table("Classes", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
 
 
@@ -88,7 +97,17 @@ def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> list[Cel
     rates = [quantity(each) for each in (one.req_s, one.output_tok_s, one.input_tok_s)]
     latencies = [marked(getattr(one, metric), q) for metric, q in FIGURES]
     goal = percent(None if met is None else met.slo_attainment)
-    return [name, *numbers, percent(one.success_rate), *rates, *latencies, goal]
+    return [
+        name,
+        one.loop or "",
+        count(one.concurrency) if one.loop == "closed" else "",
+        quantity(one.slots.achieved_mean) if one.slots is not None else "",
+        *numbers,
+        percent(one.success_rate),
+        *rates,
+        *latencies,
+        goal,
+    ]
 
 
 def models(document: RunDocument) -> Table:

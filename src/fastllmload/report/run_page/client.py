@@ -30,11 +30,16 @@ from fastllmload.report.series.host import (
     worker_stalls_over_time,
 )
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent
+from fastllmload.report.text.traffic import mixes_loops
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6
 MOST_ROWS = 32  # of the table of workers
 LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
+BOTH = (
+    "Release lag and turn-around",
+    "How late each request left: after its scheduled instant, or in a closed loop after the end of the one before.",
+)
 TURN = "Turn-around", "From the end of a request to the next dispatch in its slot."
 STALL = "Host wake-up delay", "How late an idle thread was woken: stalls of the host."
 SOCKET = (
@@ -76,6 +81,7 @@ def _gaps(context: ReportContext) -> Chart:
     if asked is not None:
         series.append(Series(f"asked ({found.process})", asked.value, asked.tail, style="dash", tone="c7"))
     note = "Gaps of a Poisson process are a straight line here." if found.process == "poisson" else ""
+    note = "Of the open loops." if mixes_loops(context.document) else note
     x = Axis(scale="tail", high=max(1.0, float(sent.tail[-1])))
     return Chart(title, series, x, Axis(unit="ms", scale="linear"), note, key=key)
 
@@ -87,6 +93,7 @@ def _histograms(context: ReportContext) -> list[Chart]:
     except RunFolderError as problem:
         words, missing = {}, str(problem)
     closed = context.document.plan.description.load.loop == "closed"
+    lag = TURN if closed else BOTH if mixes_loops(context.document) else LAG
     return [
         _histogram(f"hist-{key}", title, note, bars(words[key]))
         if key in words
@@ -94,7 +101,7 @@ def _histograms(context: ReportContext) -> list[Chart]:
             title, note=context.reason(missing, HICCUP if key == "hiccup" else HISTOGRAMS), key=f"hist-{key}"
         )
         for key, (title, note) in {
-            "lag": TURN if closed else LAG, "socket_to_user": SOCKET, "hiccup": STALL
+            "lag": lag, "socket_to_user": SOCKET, "hiccup": STALL
         }.items()
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.request.tpot import came_whole
-from fastllmload.metrics.run.window import Populations, populations, window_of
+from fastllmload.metrics.run.window import Populations, on_schedule, populations, window_of
 from fastllmload.metrics.tokens.idle import Reader, reader_of
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run
@@ -88,7 +88,10 @@ class ReportContext:
         return self.document.certificate or Certificate()
 
     def milliseconds(self, start: str, end: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """(t_submit, end - start in ms) of the latency population, without rows that lack one of the two."""
+        """(t_submit, end - start in ms) of the latency population, without rows that lack one of the two, and from t_sched
+        those of open loops where these are mixed with closed ones.
+        """
         rows = self.latency_rows
+        rows = rows[on_schedule(self.document.plan.description, rows["request_class"])] if start == "t_sched" else rows
         both = (rows[start] > 0) & (rows[end] > 0)
         return rows["t_submit"][both], (rows[end][both] - rows[start][both]) / 1e6

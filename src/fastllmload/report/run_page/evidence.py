@@ -8,8 +8,9 @@ from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import Number, known
 from fastllmload.report.blocks import Code, Facts, Text
 from fastllmload.report.run_page.context import ReportContext
-from fastllmload.report.text.numbers import NOT_KNOWN, duration, percent, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, percent, quantity
 from fastllmload.report.text.tokens import gap_name, has_tokens, headlines
+from fastllmload.report.text.traffic import closed_class_text, mixes_loops, of_open_loops
 from fastllmload.report.text.verdict import ERRORS, bad_seconds, busiest_share, p99_error
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
@@ -23,9 +24,13 @@ def evidence(context: ReportContext) -> Facts | None:
     closed = context.document.plan.description.load.loop == "closed"
     lag = certificate.schedule_lag_us or ScheduleLag()
     host, source = certificate.host, certificate.timestamp_source or NOT_KNOWN
+    of = f" of {count(lag.n)} requests{of_open_loops(context.document)}" if mixes_loops(context.document) else ""
+    slots = {f"Slots of {name}": closed_class_text(one) for name, one in certificate.closed_classes.items()}
     rows: dict[str, Text] = {
-        "Turn-around" if closed else "Release lag": f"P50 {us(lag.p50)}, P99 {us(lag.p99)}, max {us(lag.max)}",
-        "Rate": f"planned {_rate(certificate.planned_rate)}, sent {_rate(certificate.offered_rate)}",
+        "Turn-around" if closed else "Release lag": f"P50 {us(lag.p50)}, P99 {us(lag.p99)}, max {us(lag.max)}{of}",
+        "Rate": f"planned {_rate(certificate.planned_rate)}, sent {_rate(certificate.offered_rate)}"
+        + of_open_loops(context.document),
+        **slots,
         "P99 is known within": ", ".join(
             f"{SHORT.get(gap_name(context.document, name), name.upper())} {_within(certificate, ERRORS[name])}"
             for name in headlines(context.document, tuple(ERRORS))

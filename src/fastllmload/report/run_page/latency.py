@@ -16,7 +16,7 @@ from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
 from fastllmload.report.text.numbers import count, quantity
 from fastllmload.report.text.tokens import has_tokens, reasoned
-from fastllmload.report.text.traffic import unstreamed_answers
+from fastllmload.report.text.traffic import of_open_loops, unstreamed_answers
 
 PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -76,7 +76,12 @@ def _pair(
     first, second = curve_of(context.milliseconds(*own[1:])[1]), curve_of(context.milliseconds(*scheduled[1:])[1])
     lines = [
         Series(
-            "from the scheduled instant", second.value, second.tail, style="dash", until=second.solid_until, tone="c2"
+            f"from the scheduled instant{of_open_loops(context.document)}",
+            second.value,
+            second.tail,
+            style="dash",
+            until=second.solid_until,
+            tone="c2",
         ),
         Series("from submission", first.value, first.tail, until=first.solid_until, tone="c1"),
     ]

@@ -17,6 +17,7 @@ from fastllmload.report.series.axis import TimeAxis
 from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
 from fastllmload.report.series.load import LoadSeries, load_over_time
 from fastllmload.report.text.tokens import has_tokens, reasoned
+from fastllmload.report.text.traffic import of_open_loops
 
 TONES = {"max": "c7", "p99": "c2", "p90": "c3", "p50": "c1"}
 NAMES = {"p50": "P50", "p90": "P90", "p99": "P99", "max": "max"}
@@ -94,7 +95,11 @@ def rates(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart:
     x = axis.middles_s
     closed = number(context.document.plan.description.load.concurrency) is not None
     series = [
-        *([] if closed else [Series("planned", load.planned, x, style="area", tone="c7")]),
+        *(
+            []
+            if closed
+            else [Series(f"planned{of_open_loops(context.document)}", load.planned, x, style="area", tone="c7")]
+        ),
         Series("sent", load.sent, x, tone="c1"),
         Series("completed", load.completed, x, tone="c3"),
         *([Series("failed", load.failed, x, tone="c2")] if load.failed.any() else []),
@@ -135,7 +140,10 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
     slots = number(context.document.plan.description.load.concurrency)
     curve = context.document.plan.description.load.concurrency_curve
     cap = slots if slots is not None else context.document.config.load.max_concurrency
-    prefill = context.document.config.load.max_prefill
+    prefill, mix = (
+        context.document.config.load.max_prefill,
+        sum(context.document.plan.description.closed_classes.values()),
+    )
     waiting = Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5")
     series = [
         *([waiting] if has_tokens(context.document) else []),
@@ -147,6 +155,7 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
             if cap is None or curve is not None
             else [_level(f"{'asked' if slots is not None else 'cap'} {cap:g}", cap, axis.seconds)]
         ),
+        *([] if not mix or slots is not None else [_level(f"asked {mix:g} in closed loops", mix, axis.seconds)]),
     ]
     y = Axis(unit="requests")
     return time_chart(context, "flight", "In flight", y, series, "Time-weighted mean of each bin.")

@@ -35,7 +35,7 @@ from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.failures import error_classes, errors
 from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, quantity
 from fastllmload.report.text.tokens import has_tokens, reasoned
-from fastllmload.report.text.traffic import load_text, model_name, unstreamed_answers
+from fastllmload.report.text.traffic import load_text, loops, model_name, of_open_loops, unstreamed_answers
 from fastllmload.report.text.verdict import SIMULATED, Headline, incomplete, simulated, special_states, verdict
 from fastllmload.settings import RunSettings, Workload
 
@@ -155,11 +155,11 @@ def _load(context: ReportContext) -> str:
     settings, plan = context.document.config.load, context.document.plan
     bound, cap, planned = settings.duration, settings.max_concurrency, plan.requests
     loop = plan.description.load.loop
-    parts = [f"{found}, open loop" if loop == "open" else found]
+    parts = [f"{found}, {loops(context.document)}" if loop == "open" else found]
     if bound is not None:
         parts.append(f"for {duration(1e3 * bound)}")
     if number(planned) is not None and loop == "open":
-        parts.append(f"{count(planned)} requests planned")
+        parts.append(f"{count(planned)} requests planned{of_open_loops(context.document)}")
     if cap is not None:
         parts.append(f"at most {count(cap)} in flight")
     if settings.max_prefill is not None:
@@ -282,7 +282,7 @@ def _latency_tile(name: str, metric: Metric) -> Tile:
 
 def _asked(context: ReportContext) -> str:
     planned = number(context.certificate.planned_rate)
-    return "closed loop" if planned is None else f"planned {quantity(planned)}"
+    return "closed loop" if planned is None else f"planned {quantity(planned)}{of_open_loops(context.document)}"
 
 
 def _success_tile(context: ReportContext) -> Tile:

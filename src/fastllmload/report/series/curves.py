@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fastllmload.certificate.arrivals import distribution
 from fastllmload.certificate.evidence import ArrivalEvidence
 from fastllmload.certificate.run_evidence import arrivals_of
+from fastllmload.metrics.run.window import on_schedule
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.charts import Axis, Chart, Series, Values, floats, is_known
@@ -159,8 +160,9 @@ class ArrivalGaps:
 
 
 def arrival_gaps(run: Run) -> ArrivalGaps | None:
-    """Gaps of the measured phase; None with fewer than two sent requests."""
+    """Gaps of the measured phase, of a mix those of its open loops; None with fewer than two sent requests."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    rows = rows[on_schedule(run.document.plan.description, rows["request_class"])]
     dispatched = np.sort(rows["t_dispatch"][rows["t_dispatch"] > 0])
     if len(dispatched) < 2:
         return None

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record import histogram
-from fastllmload.certificate.arrivals import LATE_NS
+from fastllmload.certificate.evidence import LATE_NS
 from fastllmload.certificate.monitor import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
+from fastllmload.metrics.run.window import on_schedule
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SIMULATOR
@@ -59,8 +60,11 @@ def worst_in_bins(axis: TimeAxis, t_ns: Times, values: npt.NDArray[Any]) -> Floa
 
 
 def lag_over_time(run: Run, axis: TimeAxis) -> Floats:
-    """ms: the latest release of each bin, t_dispatch - t_sched by t_sched, NaN where nothing was due."""
+    """ms: the latest release of each bin, t_dispatch - t_sched by t_sched, NaN where nothing was due; of a mix, of its open
+    loops.
+    """
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    rows = rows[on_schedule(run.document.plan.description, rows["request_class"])]
     both = rows[(rows["t_dispatch"] > 0) & (rows["t_sched"] > 0)]
     return worst_in_bins(axis, both["t_sched"], (both["t_dispatch"] - both["t_sched"]) / 1e6)
 

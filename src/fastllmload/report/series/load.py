@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.run.window import gave_up, left_by_plan
+from fastllmload.metrics.run.window import gave_up, left_by_plan, on_schedule
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
@@ -31,7 +31,9 @@ class LoadSeries:
 
 
 def load_over_time(run: Run, axis: TimeAxis) -> LoadSeries:
-    """Load of the measured phase. A request completes with its last token and fails when it ends."""
+    """Load of the measured phase; what is planned is of open loops. A request completes with its last token, and fails when
+    it ends.
+    """
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     ok = rows["status"] == layout.OK
     left = left_early(rows)
@@ -39,7 +41,7 @@ def load_over_time(run: Run, axis: TimeAxis) -> LoadSeries:
     ended = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     begun, answered = rows["t_submit"], rows["t_first"]
     return LoadSeries(
-        planned=axis.per_second(rows["t_sched"]),
+        planned=axis.per_second(rows["t_sched"][on_schedule(run.document.plan.description, rows["request_class"])]),
         sent=axis.per_second(rows["t_dispatch"]),
         completed=axis.per_second(rows["t_last"][ok]),
         failed=axis.per_second(ended[failed]),

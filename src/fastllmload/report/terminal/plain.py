@@ -67,10 +67,11 @@ WARMUP = "warmup"
 
 
 def load_text(snapshot: Snapshot) -> str:
-    """`498.7 of 500/s`, or `64 slots, 120/s` in a closed loop."""
+    """`498.7 of 500/s`, `64 slots, 120/s` in a closed loop, or `40/s asked + 64 slots, 160/s` in a mix of both."""
     achieved = quantity(snapshot.achieved_rate)
     if snapshot.concurrency is not None:
-        return f"{snapshot.concurrency:,} slots, {achieved}/s"
+        asked = "" if snapshot.asked_rate is None else f"{asked_rate(snapshot.asked_rate)} asked + "
+        return f"{asked}{snapshot.concurrency:,} slots, {achieved}/s"
     if snapshot.asked_rate is None:
         return f"{achieved}/s"
     return f"{achieved} of {asked_rate(snapshot.asked_rate)}"

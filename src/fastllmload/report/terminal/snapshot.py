@@ -62,8 +62,8 @@ class Snapshot:
     t: float  # seconds since the phase's time zero
     phase: str
     asked_rate: float | None = None  # requests/s; None in a closed loop, inf for all at once
-    achieved_rate: float | None = None  # releases/s
-    concurrency: int | None = None  # slots of a closed loop
+    achieved_rate: float | None = None  # releases/s, of open and of closed loops
+    concurrency: int | None = None  # slots of a closed loop, or of the closed loops of a mix
     released: int = 0
     ended: int = 0
     ok: int = 0

@@ -44,7 +44,16 @@ from fastllmload.report.text.tokens import (
     reasoned,
     token_text,
 )
-from fastllmload.report.text.traffic import load_text, model_name, protocols, total, traffic_facts, unstreamed_answers
+from fastllmload.report.text.traffic import (
+    load_text,
+    mixes_loops,
+    model_name,
+    of_open_loops,
+    protocols,
+    total,
+    traffic_facts,
+    unstreamed_answers,
+)
 from fastllmload.report.text.verdict import (
     ERRORS,
     SIMULATED,
@@ -141,11 +150,11 @@ def requests(document: RunDocument) -> Iterator[Fact]:
 
 def rate(document: RunDocument) -> Fact:
     certificate, load = document.certificate or Certificate(), load_text(document)
-    parts = [(0, load if " loop, " in load else f"asked {load}")]
+    parts = [(0, load if " loop, " in load or " loops, " in load else f"asked {load}")]
     if known(certificate.planned_rate) is not None:
         parts.append((3, f"planned {quantity(certificate.planned_rate)}/s"))
-    parts.append((2, f"sent {quantity(certificate.offered_rate)}/s"))
-    parts.append((1, f"completed {quantity(document.request_throughput)}/s"))
+    parts.append((2, f"sent {quantity(certificate.offered_rate)}/s{of_open_loops(document)}"))
+    parts.append((1, f"completed {quantity(document.request_throughput)}/s{' in all' * mixes_loops(document)}"))
     return Fact("rate", ranked(parts))
 
 
@@ -167,6 +176,9 @@ def latencies(document: RunDocument) -> Table:
         notes.append(f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot")
     if document.classes_with_tokens:
         notes.append(f"ttft, tpot, itl, tok/s: of {names_or_count(document)} alone; e2e mixes all classes")
+    if mixes_loops(document):
+        timed = known(document.metric("ttft_sched").n)
+        notes.append(f"ttft_sched: of {'the' if timed is None else count(timed)} requests of open loops, others of all")
     if merged_text(document) is not None:
         notes.append("gaps: from the hosts' merged histograms, to three digits [merged-histograms]")
     notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(replace(found, rows=rows)) for text in row))
@@ -203,7 +215,10 @@ def throughput_and_client(document: RunDocument) -> Iterator[Fact]:
     certificate = document.certificate or Certificate()
     lag = certificate.schedule_lag_us or ScheduleLag()
     shown = ((2, "p50", lag.p50), (0, "p99", lag.p99), (3, "p99.9", lag.p999), (1, "max", lag.max))
-    yield Fact("lag us", ranked([(rank, f"{label} {quantity(value)}") for rank, label, value in shown]))
+    mixed = mixes_loops(document)
+    parts = [(rank, f"{label} {quantity(value)}") for rank, label, value in shown if not mixed or label != "p99.9"]
+    of = [(2, f"of {count(lag.n)} requests{of_open_loops(document)}")] if mixed and known(lag.n) is not None else []
+    yield Fact("lag us", ranked(parts + of))
     collections = [worker.gc_runs for worker in certificate.workers if worker.gc_runs is not None]
     yield Fact(
         "headroom",

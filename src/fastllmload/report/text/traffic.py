@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fastllmload.documents.certificate import ClosedClassSlots
 from fastllmload.documents.fields import WITHHELD, Number, known
-from fastllmload.documents.plan import ArrivalFacts
+from fastllmload.documents.plan import ArrivalFacts, ClassDescription
 from fastllmload.documents.run import (
     BackendFigures,
     BackendMoves,
@@ -41,16 +42,17 @@ LEAST_SHARE = 0.0005  # of a part of the longest chain that is shown
 
 
 def load_text(document: RunDocument) -> str:
-    """`500/s poisson` or `closed loop, 64 in flight`: the load of the plan, which is also known where a saved plan was sent;
-    else of the settings.
+    """`500/s poisson`, `closed loop, 64 in flight` or, of a mix, `40/s + 16 concurrent in 2 classes`: the load of the plan,
+    which is also known where a saved plan was sent; else of the settings.
     """
     load, settings = document.plan.description.load, document.config.load
     slots = load.concurrency or settings.concurrency
+    closed, several = closed_classes(document), document.plan.description.classes
     if load.is_withheld:
-        return f"{'open' if load.concurrency is None else 'closed'} loop, load withheld"
+        return f"{loops(document)}, load withheld"
     if slots is not None:
-        changes = load.concurrency_changes
-        return f"closed loop, {count(slots) if changes is None else f'{changes} (most {count(slots)})'} in flight"
+        changes, of = load.concurrency_changes, f" in {count(len(several))} classes" if closed else ""
+        return f"closed loop, {count(slots) if changes is None else f'{changes} (most {count(slots)})'} in flight{of}"
     arrivals = load.arrivals or ArrivalFacts(name=None if settings.rate is None else settings.arrival)
     rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
     shown = asked_rate(rate)
@@ -59,12 +61,43 @@ def load_text(document: RunDocument) -> str:
     if name == "trace":
         return f"a trace, {'all' if rate == 'inf' else shown}{unit}{' at once' if rate == 'inf' else ' on average'}"
     if name == "classes" and classes:
-        return f"{shown} in {count(len(classes))} classes"
+        return f"{shown}{concurrent(document)} in {count(len(classes))} classes"
     if arrivals.changes is not None:
         shown = f"{arrivals.changes} (mean {shown})"
     if not unit and document.plan.description.conversations is not None:
         unit = " conversations"
     return f"{shown} {'' if name == 'inf' else name}".rstrip() + unit
+
+
+def closed_classes(document: RunDocument) -> list[ClassDescription]:
+    """The classes of a run that are closed loops."""
+    classes = document.plan.description.classes
+    return [one for one in classes if one.load is not None and one.load.loop == "closed"]
+
+
+def mixes_loops(document: RunDocument) -> bool:
+    """Whether some classes are open loops and others closed ones."""
+    return document.plan.description.load.loop == "open" and bool(closed_classes(document))
+
+
+def loops(document: RunDocument) -> str:
+    """`open loop`, `closed loop`, or `open and closed loops`."""
+    if mixes_loops(document):
+        return "open and closed loops"
+    load = document.plan.description.load
+    return "open loop" if load.loop == "open" or load.concurrency is None else "closed loop"
+
+
+def concurrent(document: RunDocument) -> str:
+    """` + 16 concurrent`: the slots of the closed loops next to open ones; empty without any."""
+    if not mixes_loops(document):
+        return ""
+    return f" + {count(sum(document.plan.description.closed_classes.values()))} concurrent"
+
+
+def of_open_loops(document: RunDocument) -> str:
+    """What follows a figure of the schedule in a mix: closed loops have none."""
+    return " in open loops" if mixes_loops(document) else ""
 
 
 def protocols(document: RunDocument) -> str | None:
@@ -102,6 +135,9 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
         yield _fact("", f"{len(found) - MOST} more classes in run.json")
     if document.slots is not None:
         yield _fact("slots", slots_text(document.slots))
+    closed = [f"{name} {loop_text(one)}" for name, one in found.items() if one.loop == "closed"]
+    if closed:
+        yield Fact("in flight", ["; ".join(closed[:MOST] + ["..."] * (len(closed) > MOST))], BELOW, overflow="wrap")
     yield from _facts("models", model_texts(document))
     yield from _facts("backends", backend_texts(document))
     yield from _facts("targets", class_targets(document)[:MOST])
@@ -132,6 +168,25 @@ def _class(one: ClassResult, met: ClassObjectives | None) -> str:
     latency = f"{'ttft' if of_tokens else 'e2e'} {quantity(first.p50)}, p99 {quantity(first.p99)}{few}"
     rest = f"; tpot {quantity(one.tpot.p50)} ms" if of_tokens else f" ms; {quantity(one.input_tok_s)} input tok/s"
     return f"{count(one.ok)} ok, {count(one.failed)} failed{left}; {latency}{rest}{goal}"
+
+
+def loop_text(one: ClassResult) -> str:
+    """`open loop`, or `16 asked, 15.98 on average`: of a class of a mix."""
+    if one.loop != "closed":
+        return "open loop"
+    if one.concurrency is WITHHELD:
+        return "closed loop"
+    mean = "" if one.slots is None else f", {quantity(one.slots.achieved_mean)} on average"
+    return f"{count(one.concurrency)} asked{mean}"
+
+
+def closed_class_text(one: ClosedClassSlots) -> str:
+    """How the client held the slots of a closed loop of a mix."""
+    turn = one.turn_around_us
+    return (
+        f"{count(one.slots)} asked, {percent(one.empty_share)} of their time lost by the client; turn-around P50, P99, max "
+        f"{', '.join(map(quantity, (turn.p50, turn.p99, turn.max)))} us of {count(one.n)} requests"
+    )
 
 
 def answers_in_tokens(one: ClassResult) -> bool:

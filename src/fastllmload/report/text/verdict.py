@@ -42,6 +42,7 @@ REMEDIES = {
     "drift": "Lower the rate or add workers: the client cannot keep up for long.",
     "rate": "Lower the rate or add workers, and run again.",
     "slots_empty": "Give the client its own cores (--workers, --pin), or raise fewer slots at a time.",
+    "class_slots_empty": "Give the client its own cores (--workers, --pin), or spread the slots over more hosts.",
     "capped": "Raise --max-concurrency, or run a closed loop (--concurrency).",
     "capped_prefill": "Raise --max-prefill, or run a closed loop (--concurrency).",
     "schedule_shape": "Draw another schedule with --seed; if this recurs, check the trace or the rate file.",

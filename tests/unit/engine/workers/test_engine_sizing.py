@@ -12,10 +12,11 @@ from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescri
 from fastllmload.documents.read import convert
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.workers import sizing
+from fastllmload.engine.workers.routing import target_connections
 from fastllmload.engine.workers.sizing import Demand, initial_connections, worker_count
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.host import limits
-from fastllmload.settings import Client, Load
+from fastllmload.settings import Client, Load, RunSettings, TrafficClass, Workload
 
 
 def demand(plan, answer_s, timeout_s=600.0, streaming=True, cap=None):
@@ -26,6 +27,10 @@ def described(arrivals):
     return PlanDescription(load=LoadDescription(arrivals=arrivals))
 
 
+def asked(client=None, **load):
+    return RunSettings(load=Load(**load), client=client or Client())
+
+
 def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None, cycles=False):
     """*talks*: number of conversations that share the requests."""
     arrivals = None if rate is None else ArrivalFacts(name="poisson", rate="inf" if math.isinf(rate) else rate)
@@ -33,7 +38,41 @@ def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
         description=described(arrivals), t_sched=None if rate is None else np.arange(requests) * 1_000_000,
         cycles=cycles, turns=None if talks is None else object(), starts=np.arange(requests if talks is None else talks),
+        open_requests=requests, open_starts=np.arange(requests if talks is None else talks), closed_classes={},
+        closed_cycles=False,
     )  # fmt: skip
+
+
+def mixed(rate=40.0, requests=1000, tokens=100, slots=(16, 48), pool=2000, closed_tokens=(400, 40)):
+    """An open class 0 next to closed ones, whose pools come last in the plan."""
+    plan = planned(rate=rate, requests=requests, tokens=tokens)
+    every = requests + pool * len(slots)
+    plan.output_tokens = np.concatenate([plan.output_tokens, *(np.full(pool, n, np.int32) for n in closed_tokens)])
+    plan.request_class = np.repeat(np.arange(1 + len(slots)), [requests, *(pool for _ in slots)]).astype(np.uint16)
+    plan.requests, plan.starts = every, np.arange(every)
+    plan.closed_classes = dict(enumerate(slots, 1))
+    return plan
+
+
+def test_a_mix_needs_what_its_open_and_its_closed_loops_need():
+    """At 25 ms a token: 40/s of 100 tokens are 100 in flight; 16 slots of 10 s send 1.6/s, 48 slots of 1 s send 48/s."""
+    found = demand(mixed(), answer_s=0.1)
+    assert found.in_flight == 100 + 16 + 48
+    assert found.rate == pytest.approx(40 + 1.6 + 48)
+    assert found.events_per_s == pytest.approx(40 * 103 + 1.6 * 403 + 48 * 43)
+    assert sizing.most_at_work(mixed(requests=2), cap=None) == 2 + 16 + 48
+    assert initial_connections(mixed(), found, 2, None) == 100 // 2 + sizing.SLACK + 64 // 2
+    assert initial_connections(mixed(slots=(10_000, 48)), demand(mixed(slots=(10_000, 48)), 0.1), 1, None) >= 10_048
+
+
+def test_slots_of_a_mix_have_their_connections_at_the_targets_of_their_class():
+    """Class 0 goes to target 0, class 1 to target 1, class 2 to both."""
+    plan, routes = mixed(), [(0, 1), (1, 1), (0, 2)]
+    targets = [
+        TargetSpec(url=f"http://t{n}", family="inet", address="10.0.0.1", port=n, head_prefix="") for n in (1, 2)
+    ]
+    found = target_connections(plan, targets, routes, np.ones(plan.requests), demand(plan, 0.1).in_flight, 0.0)
+    assert [one.connections for one in found] == [100 + 24, 16 + 24]
 
 
 def test_littles_law_with_the_probes_speed():
@@ -134,12 +173,17 @@ def known_host(monkeypatch):
 def test_a_million_slots_are_rejected_before_they_are_planned(monkeypatch):
     monkeypatch.setattr(limits, "file_limit", lambda: limits.FileLimit(1024, 1024))
     with raises_code("load-exceeds-host", "open files is 1,024", "worker needs 500,064"):
-        sizing.check_slots_fit_files(Load(concurrency=1_000_000, duration=1.0), Client(), cores=2)
+        sizing.check_slots_fit_files(asked(concurrency=1_000_000, duration=1.0), cores=2)
     with raises_code("load-exceeds-host", "worker needs 250,064"):
-        sizing.check_slots_fit_files(Load(concurrency=1_000_000, duration=1.0), Client(workers=4), cores=2)
-    sizing.check_slots_fit_files(Load(concurrency=1_920, duration=1.0), Client(), cores=2)
-    sizing.check_slots_fit_files(Load(concurrency=1_000_000, num_requests=5), Client(), cores=2)
-    sizing.check_slots_fit_files(Load(rate=5.0, duration=1.0), Client(), cores=2)
+        sizing.check_slots_fit_files(asked(Client(workers=4), concurrency=1_000_000, duration=1.0), cores=2)
+    sizing.check_slots_fit_files(asked(concurrency=1_920, duration=1.0), cores=2)
+    sizing.check_slots_fit_files(asked(concurrency=1_000_000, num_requests=5), cores=2)
+    sizing.check_slots_fit_files(asked(rate=5.0, duration=1.0), cores=2)
+    closed = tuple(
+        TrafficClass(name=name, load=Load(concurrency=500_000, duration=1.0), workload=Workload()) for name in "ab"
+    )
+    with raises_code("load-exceeds-host", "worker needs 500,064"):
+        sizing.check_slots_fit_files(RunSettings(classes=closed), cores=2)
 
 
 def test_a_run_that_needs_too_many_ports_is_rejected():
