@@ -1,14 +1,19 @@
 """Entry point of `fastllmload`; a signal during the imports also ends it with one sentence (docs/running.md)."""
 
+import gc
+import os
 import signal
 import sys
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 4
+FEWER_COLLECTIONS = 20_000  # objects between two: thousands of functions and classes are made, and none is garbage
 
 
 def main() -> int:
+    gc.set_threshold(FEWER_COLLECTIONS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's library starts one thread per core, which spins
     for number in ENDING:
         # `nohup` ignores signals on purpose; a shell that ignores SIGINT for background jobs does not (engine/interrupts.py)
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:

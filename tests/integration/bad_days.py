@@ -18,9 +18,19 @@ from fastllmload.records.layout import OK
 from fastllmload.records.run import load
 
 KEY = "sk-canary-7f3a91c0d5e2"
-FAST = ("--isl", "16", "--osl", "8", "--warmup", "0", "--no-telemetry")
+FAST = (
+    "--isl",
+    "16",
+    "--osl",
+    "8",
+    "--warmup",
+    "0",
+    "--no-telemetry",
+    "--tokenizer",
+    "none",
+)  # to load one takes 0.3 s
 EMBEDDED = (*FAST, "--simulate", "ttft_ms=5", "itl_ms=2")
-COMMAND = (sys.executable, "-m", "fastllmload.cli.main")
+COMMAND = (sys.executable, "-m", "fastllmload")
 LONGEST_S = 90.0
 
 
@@ -68,6 +78,7 @@ class Going:
     process: subprocess.Popen[bytes]
     folder: Path
     leaks: set[str] = field(default_factory=set)
+    seen: set[tuple[int, str]] = field(default_factory=set)  # processes, each with the command line that it had
 
     @property
     def out(self) -> Path:
@@ -83,15 +94,18 @@ class Going:
     def family(self, word: str = "") -> list[int]:
         """Living children whose command line contains *word*."""
         listed = of_process(self.process.pid, f"task/{self.process.pid}/children").split()
-        return [int(pid) for pid in listed if word in of_process(int(pid), "cmdline")]
+        return [int(pid) for pid in listed if not word or word in of_process(int(pid), "cmdline")]
 
     def look(self) -> None:
         """Notes where the key can be seen of the processes of the run, once its own command line has been blanked."""
-        if not self.text():
+        if not self.out.stat().st_size:
             return
         own = of_process(self.process.pid, "cmdline")
         for pid in [self.process.pid, *self.family()]:
-            command = of_process(pid, "cmdline")
+            command = own if pid == self.process.pid else of_process(pid, "cmdline")
+            if (pid, command) in self.seen:
+                continue
+            self.seen.add((pid, command))
             shown = command if command == own else command + of_process(pid, "environ")  # of a fork before exec: ours
             if KEY in shown:
                 self.leaks.add(command[:80])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import secrets
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +21,6 @@ from fastllmload.engine import banner
 from fastllmload.engine.control.control import ControlFailed, ServerController
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
 from fastllmload.engine.finalize import exit_code, finalize
-from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.group import HostGroup, StartingAgents, plan_files
-from fastllmload.engine.hosts.placement.cluster import RayPlacement
-from fastllmload.engine.hosts.placement.local import PlacedHost, Placement
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.public_settings import blank, public, redactor
@@ -70,8 +66,11 @@ from fastllmload.report.text.control import changed_texts
 from fastllmload.settings import Client, RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only a run over many hosts needs is imported by that run
+    from fastllmload.engine.hosts.fleet import HostFleet
+    from fastllmload.engine.hosts.group import HostGroup, StartingAgents
     from fastllmload.engine.hosts.kept.events import Questions
+    from fastllmload.engine.hosts.placement.local import PlacedHost, Placement
 
 
 def execute(
@@ -85,6 +84,8 @@ def execute(
     *placement*: the hosts that send the load, instead of those of the settings; it is closed at the end.
     """
     if placement is None and settings.hosts.address is not None:
+        from fastllmload.engine.hosts.placement.cluster import RayPlacement
+
         placement = RayPlacement(settings.hosts)
     if placement is None:
         check_pinned_cpus(settings.client.pin)
@@ -98,6 +99,8 @@ def agents(placement: Placement | None) -> Iterator[StartingAgents | None]:
     if placement is None:
         yield None
         return
+    from fastllmload.engine.hosts.group import StartingAgents
+
     starting = StartingAgents(placement)
     try:
         yield starting
@@ -290,7 +293,7 @@ class RunSession:
         self.folder.set_name(plans.measure.digest)
         plans = Plans(Plan.open(self.folder.work / WARMUP), Plan.open(self.folder.work / MEASURE))  # their new place
         phases = plans.phases
-        run_id = secrets.token_hex(4)
+        run_id = os.urandom(4).hex()
         worker_phases = phase_specs(load, phases, wanted, workers)
         tap = self._open_tap(client, found, wanted, workers)
         if self.group is None:  # each agent decides for its host
@@ -302,6 +305,8 @@ class RunSession:
         try:
             self._begin(settings, found, plans, run_id, workers, telemetry)
             if self.group is not None:
+                from fastllmload.engine.hosts.group import plan_files
+
                 self.group.send_files(plan_files([phase.plan for phase in phases]))
         except BaseException:
             if tap is not None:
@@ -374,6 +379,8 @@ class RunSession:
         return None
 
     def _start_on_hosts(self, specs: Sequence[WorkerSpec]) -> HostFleet:
+        from fastllmload.engine.hosts.fleet import HostFleet
+
         assert self.group is not None
         asked = self.settings.hosts
         self.fleet = HostFleet.start(

@@ -8,7 +8,7 @@ which the driver itself ran.
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import select
 import socket
 import threading
@@ -96,7 +96,7 @@ class HostGroup:
 
     def __init__(self, placement: Placement, numbers: Sequence[int] | None = None) -> None:
         self.placement = placement
-        self.key = secrets.token_bytes(32)
+        self.key = os.urandom(32)
         self._listener = Listener(listen_at(placement.driver_address), self.key, "agent")
         self.responder = ClockResponder(self.key, environment(), placement.driver_address)
         self._epoll = select.epoll()

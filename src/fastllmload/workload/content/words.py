@@ -11,7 +11,6 @@ As ids, a number is the token id itself.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,7 +37,7 @@ QUESTION = (
     " written, say in one sentence why you chose it, and add how often you think that it occurs. Words in other "
     "languages count as words."
 )
-_WORD = re.compile(rb" [a-z]{3,40}")
+SHORTEST, LONGEST = 3, 40  # letters of a word
 _SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
 
 
@@ -130,7 +129,7 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
     """All words, and those of them that are one token without their space too. InputError when there are too few."""
     vocabulary = tokenizer.vocabulary()
     known = set(vocabulary)
-    words = [token for token in dict.fromkeys(vocabulary) if _WORD.fullmatch(token)]
+    words = [token for token in dict.fromkeys(vocabulary) if token[:1] == b" " and _is_word(token[1:])]
     bare = [word for word in words if word[1:] in known]
     if not isinstance(tokenizer, Bundled):
         words, bare = _verified(tokenizer, words)
@@ -141,6 +140,11 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
             "use --prompt-form native",
         )
     return words, bare
+
+
+def _is_word(letters: bytes) -> bool:
+    """Whether they are SHORTEST to LONGEST of a to z. Of the 100,000 tokens of a vocabulary a half come here."""
+    return SHORTEST <= len(letters) <= LONGEST and letters.isalpha() and letters.islower()
 
 
 def _verified(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
