@@ -244,16 +244,16 @@ def results(
     )
 
 
-def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Certificate:
-    """The certificate of the run without its verdict: *whole* with the reasons of its hosts, their largest delays and their
+def together(of_run: Certificate, certificates: Mapping[int, Certificate]) -> Certificate:
+    """The certificate of the run without its verdict: *of_run* with the reasons of its hosts, their largest delays and their
     least headroom.
     """
     each, of_hosts = list(certificates.values()), reasons_of_hosts(certificates)
     named = {subject(reason) for reason in of_hosts}
-    own = [reason for reason in whole.reasons if reason.code in OF_THE_RUN and subject(reason) not in named]
+    own = [reason for reason in of_run.reasons if reason.code in OF_THE_RUN and subject(reason) not in named]
     reasons = sorted([*of_hosts, *own], key=rank)
     return replace(
-        whole,
+        of_run,
         reasons=tuple(reasons),
         generator_limited=any(reason.limits_generator for reason in reasons),
         host=largest_delays([one.host for one in each]),
@@ -262,8 +262,8 @@ def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Cer
             fd_headroom=least(one.ports.fd_headroom for one in each),
             ports=total(one.ports.ports for one in each),
             port_headroom=least(one.ports.port_headroom for one in each),
-            no_fd=whole.ports.no_fd,
-            no_port=whole.ports.no_port,
+            no_fd=of_run.ports.no_fd,
+            no_port=of_run.ports.no_port,
         ),
         network=NetworkUse(
             lost_share=largest(one.network.lost_share for one in each),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run import ClassResult, PartResult, RunDocument
 from fastllmload.errors import InputError
 
 STATISTICS = {"mean": "mean", "median": "p50", **{name: name for name in ("p50", "p75", "p90", "p95", "p99", "p999")}}
@@ -32,20 +33,59 @@ OF_SESSIONS = (
     "session_goodput",
 )  # fmt: skip
 OF_OTHER_TOOLS = ("p50_total_duration_ms", "p99_total_duration_ms", "output_tok_s_makespan", "req_s_makespan")
-LATENCIES_OF_CLASS = ("ttft", "ttft_sched", "tpot", "e2e", "e2e_sched")
-RATES_OF_CLASS = {
-    "req_s": "requests/s", "output_tok_s": "tokens/s", "input_tok_s": "tokens/s", "success_rate": "share"
-}  # fmt: skip
-CLASSES = 10  # with figures among the standard ones
+CLASS, MODEL, BACKEND = "class", "model", "backend"
+LATENCIES_OF = {
+    CLASS: ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched"),
+    MODEL: ("ttft", "tpot", "itl", "e2e"),
+    BACKEND: ("ttft", "tpot", "itl", "e2e"),
+}
+RATES = {"req_s": "requests/s", "output_tok_s": "tokens/s", "success_rate": "share"}
+RATES_OF = {
+    CLASS: RATES | {"input_tok_s": "tokens/s"},
+    MODEL: RATES | {"slo_attainment": "share"},
+    BACKEND: RATES | {"slo_attainment": "share"},
+}
+PARTS = 10  # of each kind with figures among the standard ones
 OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot_any") for statistic in ("p50", "p99"))
+
+
+@dataclass(frozen=True)
+class TrafficPart:
+    """The requests of one class, of one model or adapter, or of one server of a router."""
+
+    kind: str
+    name: str
+    of_class: str | None = None  # of a model: in which class; None: in all
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of its figures: `chat/`, `model:sql/`, `chat/model:sql/`, `backend:10.0.0.3:8000/`."""
+        head = "" if self.of_class is None else f"{self.of_class}/"
+        return f"{self.name}/" if self.kind == CLASS else f"{head}{self.kind}:{self.name}/"
+
+    def result(self, document: RunDocument) -> ClassResult | PartResult | None:
+        """Its figures in a run; None where the run does not have it."""
+        if self.kind == CLASS:
+            return (document.classes or {}).get(self.name)
+        found = results_of(document, self.kind, self.of_class)
+        return next((one for one in found if one.name == self.name), None)
+
+
+def results_of(document: RunDocument, kind: str, of_class: str | None = None) -> Sequence[PartResult]:
+    """Of models, or of backends, those with the most requests first."""
+    if kind == MODEL:
+        of_classes = document.classes or {}
+        found = document.models if of_class is None else of_classes[of_class].models if of_class in of_classes else ()
+        return sorted(found, key=lambda one: -(known(one.sent) or 0))
+    return () if document.backends is None else document.backends.each
 
 
 @dataclass(frozen=True)
 class ComparedFigure:
     """*name* as printed; *metric*: its entry of `metrics`; *statistic*: None where the entry is a single number.
 
-    *scale*: factor from the entry's unit to that of the name (a metric in s requested in ms: 1000). *of_class*: the class of
-    traffic whose entry it is; None: of all requests.
+    *scale*: factor from the entry's unit to that of the name (a metric in s requested in ms: 1000). *part*: the requests
+    whose entry it is; None: all.
     """
 
     name: str
@@ -53,7 +93,7 @@ class ComparedFigure:
     statistic: str | None
     unit: str
     scale: float = 1.0
-    of_class: str | None = None
+    part: TrafficPart | None = None
 
     @property
     def level(self) -> float | None:
@@ -70,7 +110,7 @@ class ComparedFigure:
         return self.unit == "share"
 
     def entry(self, document: RunDocument) -> Metric | None:
-        return entry_of(document, self.metric) if self.of_class is None else entry_of_class(document, self)
+        return entry_of(document, self.metric) if self.part is None else entry_of_part(document, self, self.part)
 
     def value(self, document: RunDocument) -> float | None:
         """The figure's value in a run; None where the run has none."""
@@ -86,7 +126,7 @@ class ComparedFigure:
 
     def clocks(self, document: RunDocument) -> tuple[float, float] | None:
         """How far below and above the true value may lie, given the bounds of events' times; None if not known. Those of a
-        class are as far from its value as those of all requests.
+        part are as far from its value as those of all requests.
         """
         entry = entry_of(document, self.metric)
         value = None if entry is None else known(entry.statistic(self.statistic or "value"))
@@ -110,9 +150,12 @@ def entry_of(document: RunDocument, metric: str) -> Metric | None:
     return (document.metrics or {}).get(gaps_of(document) if metric == "itl" else metric)
 
 
-def entry_of_class(document: RunDocument, figure: ComparedFigure) -> Metric | None:
-    """The entry of a class of the run as a metric; None where the run has no such class."""
-    found = getattr((document.classes or {}).get(figure.of_class or ""), figure.metric, None)
+def entry_of_part(document: RunDocument, figure: ComparedFigure, part: TrafficPart) -> Metric | None:
+    """The entry of a part of the traffic as a metric; None where the run has no such part."""
+    result = part.result(document)
+    names = GAPS if figure.metric == "itl" else (figure.metric,)
+    entries = [getattr(result, name, None) for name in names]
+    found = next((one for one in entries if isinstance(one, Metric) and one.n), entries[0])
     return found if isinstance(found, Metric) or found is None else Metric(value=found, unit=figure.unit)
 
 
@@ -128,9 +171,9 @@ def has_gaps(document: RunDocument) -> bool:
 
 def figure_of(name: str, document: RunDocument) -> ComparedFigure:
     """The figure *name* of the run *document*. InputError for an unknown name, with similar ones."""
-    of_class, slash, rest = name.rpartition("/")
+    of_part, slash, rest = name.rpartition("/")
     if slash:
-        return figure_of_class(name, of_class, rest, document)
+        return figure_of_part(name, of_part, rest, document)
     scalar = OTHER_NAMES.get(name, name)
     entry = entry_of(document, scalar)
     if entry is not None and not entry.is_distribution:
@@ -145,23 +188,45 @@ def figure_of(name: str, document: RunDocument) -> ComparedFigure:
     return ComparedFigure(name, metric, STATISTICS[statistic], unit or found.unit, scale)
 
 
-def figure_of_class(name: str, of_class: str, rest: str, document: RunDocument) -> ComparedFigure:
-    """The figure *rest* of a class of the run *document*. InputError for a class or a figure that it does not have."""
-    classes = document.classes or {}
-    if of_class not in classes:
-        has = f"its classes are {', '.join(classes)}" if classes else "it has no classes"
-        raise InputError("figure-unknown", f"{name!r} is not a figure of these runs: {has}")
+def part_of(of_part: str, name: str, document: RunDocument) -> TrafficPart:
+    """The part of the traffic that `chat`, `model:NAME`, `chat/model:NAME` or `backend:NAME` names in a figure, *name*.
+    InputError for one that the run lacks.
+    """
+    head, _, model = of_part.partition(f"/{MODEL}:")
+    kind, colon, rest = of_part.partition(":")
+    if model and head in (document.classes or {}):
+        part = TrafficPart(MODEL, model, head)
+    else:
+        part = TrafficPart(kind, rest) if colon and kind in (MODEL, BACKEND) else TrafficPart(CLASS, of_part)
+    if part.result(document) is not None:
+        return part
+    have = (
+        (document.classes or {})
+        if part.kind == CLASS
+        else [one.name for one in results_of(document, part.kind, part.of_class)]
+    )
+    kinds = {CLASS: "classes", MODEL: "models", BACKEND: "backends"}[part.kind]
+    listed = ", ".join([str(each) for each in have][:PARTS])
+    more = f" and {len(have) - PARTS} more" if len(have) > PARTS else ""
+    has = f"their {kinds} are {listed}{more}" if have else f"they have no {kinds}"
+    raise InputError("figure-unknown", f"{name!r} is not a figure of these runs: {has}")
+
+
+def figure_of_part(name: str, of_part: str, rest: str, document: RunDocument) -> ComparedFigure:
+    """The figure *rest* of a part of the run *document*. InputError for a part or a figure that it does not have."""
+    part = part_of(of_part, name, document)
+    rates, latencies = RATES_OF[part.kind], LATENCIES_OF[part.kind]
     metric = OTHER_NAMES.get(rest, rest)
-    if metric in RATES_OF_CLASS:
-        return ComparedFigure(name, metric, None, RATES_OF_CLASS[metric], of_class=of_class)
+    if metric in rates:
+        return ComparedFigure(name, metric, None, rates[metric], part=part)
     statistic, metric, unit = parsed(rest)  # type: ignore[assignment]
-    if statistic is None or metric not in LATENCIES_OF_CLASS or unit == "s":
+    if statistic is None or metric not in latencies or unit == "s":
         raise InputError(
             "figure-unknown",
-            f"{name!r} is not a figure of a class; write {of_class}/p99_e2e_ms or another statistic of "
-            f"{', '.join(LATENCIES_OF_CLASS)}, or {', '.join(RATES_OF_CLASS)}",
+            f"{name!r} is not a figure of a {part.kind}; write {part.prefix}p99_e2e_ms or another statistic of "
+            f"{', '.join(latencies)}, or {', '.join(rates)}",
         )
-    return ComparedFigure(name, metric, STATISTICS[statistic], "ms", of_class=of_class)
+    return ComparedFigure(name, metric, STATISTICS[statistic], "ms", part=part)
 
 
 def parsed(name: str) -> tuple[str | None, str | None, str | None]:
@@ -188,12 +253,26 @@ def known_names(document: RunDocument) -> list[str]:
     return names
 
 
-def names_of_classes(document: RunDocument) -> list[str]:
-    """Of each class of the run P50 and P99 of TTFT, or of E2E where its answers are not tokens; not of a data set's."""
-    found = [(name, one) for name, one in (document.classes or {}).items() if one.endpoint_type is not None]
+def names_of_parts(document: RunDocument) -> list[str]:
+    """P50 and P99 of TTFT, or of E2E where answers are not tokens, of each class of the run (not of a data set), each model,
+    by class where one asks several, and each backend; none of backends where their header may not name any.
+    """
+    classes = [(name, one) for name, one in (document.classes or {}).items() if one.endpoint_type is not None]
+    named: list[tuple[TrafficPart, ClassResult | PartResult]] = [
+        (TrafficPart(CLASS, name), one) for name, one in classes[:PARTS]
+    ]
+    with_models: list[str | None] = [name for name, one in classes[:PARTS] if one.models]
+    for of_class in with_models or [None]:
+        named += [
+            (TrafficPart(MODEL, str(one.name), of_class), one) for one in results_of(document, MODEL, of_class)[:PARTS]
+        ]
+    if document.backends is not None and document.backends.caveat is None:
+        named += [
+            (TrafficPart(BACKEND, one.name), one) for one in document.backends.each[:PARTS] if one.name is not None
+        ]
     return [
-        f"{name}/{statistic}_{'ttft' if one.ttft.n else 'e2e'}_ms"
-        for name, one in found[:CLASSES]
+        f"{part.prefix}{statistic}_{'ttft' if one.ttft.n else 'e2e'}_ms"
+        for part, one in named
         for statistic in ("p50", "p99")
     ]
 
@@ -209,7 +288,7 @@ def standard_figures(documents: list[RunDocument], foreign: bool = False) -> lis
         *OF_SESSIONS,
     )  # fmt: skip
     figures = [figure_of(name, documents[0]) for name in names if name in have]
-    figures += [figure_of(name, documents[0]) for name in names_of_classes(documents[0])]
+    figures += [figure_of(name, documents[0]) for name in names_of_parts(documents[0])]
     if len({document.config.output.goodput for document in documents}) > 1:  # goodput of other objectives is another
         figures = [figure for figure in figures if figure.metric not in ("request_goodput", "session_goodput")]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

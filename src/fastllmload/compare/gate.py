@@ -34,7 +34,7 @@ UNITS = {  # unit of a figure: units that its limit may have, those to suggest f
     "ms": tuple(dict.fromkeys(("ms", "s", *TIMES))), "share": ("points", "%"), "tokens/s": ("tokens/s", "tok/s"),
     "requests/s": ("requests/s",),
 }  # fmt: skip
-FORM = re.compile(r"\s*((?:[A-Za-z0-9_.-]+/)?[A-Za-z0-9_]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9.].*)")
+FORM = re.compile(r"\s*((?:[^\s<>]+/)?[A-Za-z0-9_]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9.].*)")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def validate_unit(gate: Gate, figure: ComparedFigure) -> None:
 
 def judge_gates(gates: Sequence[Gate], comparison: Comparison, mode: str) -> list[GateResult]:
     """Results in the order of *gates*; *comparison* must have a row for each of their figures."""
-    of_all = {row.figure.metric: row for row in comparison.rows if row.figure.of_class is None}
+    of_all = {row.figure.metric: row for row in comparison.rows if row.figure.part is None}
     rows = {row.figure.name: row for row in comparison.rows} | of_all
     chosen = [rows[gate.figure] for gate in gates]
     for gate, row in zip(gates, chosen, strict=True):

@@ -10,14 +10,16 @@ from typing import Protocol
 import numpy as np
 
 from fastllmload.arrays import Floats, Mask, Numbers, Values
-from fastllmload.compare.figure import GAPS, ComparedFigure
+from fastllmload.compare.figure import CLASS, GAPS, MODEL, ComparedFigure, TrafficPart
 from fastllmload.metrics.distribution.summary import known, without_nulls
 from fastllmload.metrics.objectives.objective import class_number
 from fastllmload.metrics.request.latencies import by_request, in_time
+from fastllmload.metrics.run.per_backend import backends_of_rows
+from fastllmload.metrics.run.per_model import models_of_rows
 from fastllmload.metrics.run.sessions import Completed, SentCalls, completed, from_the_first_call, measured_calls
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.run.window import Window, populations, window_of
-from fastllmload.metrics.tokens.counts import answers_tokens, classes_with_tokens, count_tokens
+from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens, classes_with_tokens, count_tokens
 from fastllmload.metrics.tokens.itl import PooledGaps, pooled
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
 from fastllmload.metrics.tokens.times import token_times
@@ -33,6 +35,27 @@ class Stretches:
     amounts: Floats
     seconds: float
     lasting_s: float
+
+
+def members_of(run: Run, part: TrafficPart) -> Mask:
+    """Rows of the requests of *part*; none where the run does not have it."""
+    found: Mask = np.zeros(len(run.rows), np.bool_)
+    if part.kind == CLASS:
+        number = class_number(part.name, run.document)
+        return found if number is None else run.rows["request_class"] == number
+    if part.kind == MODEL:
+        models = models_of_rows(run)
+        names = [one.name for one in run.document.plan.description.models]
+        if models is None or part.name not in names:
+            return found
+        found = models == names.index(part.name)
+        return found if part.of_class is None else found & members_of(run, TrafficPart(CLASS, part.of_class))
+    backends = backends_of_rows(run)
+    return (
+        found
+        if backends is None or part.name not in backends.names
+        else backends.of_row == backends.names.index(part.name)
+    )
 
 
 class ValueSeries(Protocol):
@@ -51,21 +74,23 @@ class ValueSeries(Protocol):
 class RunSeries:
     """The series of one run, each computed on first use."""
 
-    def __init__(self, run: Run, name: str, request_class: int | None = None) -> None:
-        """*request_class*: number of the class whose requests alone are meant."""
-        self.run, self.name, self.request_class = run, name, request_class
+    def __init__(self, run: Run, name: str, part: TrafficPart | None = None, of: RunSeries | None = None) -> None:
+        """*part*: that whose requests alone are meant; *of*: the series of all requests then."""
+        self.run, self.name, self.part, self.of = run, name, part, of
         self.window = window_of(run)
         self.chosen = populations(run, self.window)
-        if request_class is not None:
-            self.chosen = self.chosen.among(run.rows["request_class"] == request_class)
-        self.tokens = count_tokens(run)
-        self.by_class: dict[str, RunSeries] = {}
+        self.members = None if part is None else members_of(run, part)
+        if self.members is not None:
+            self.chosen = self.chosen.among(self.members)
+        self.tokens: TokenCounts = count_tokens(run) if of is None else of.tokens
+        self.of_class = part is not None and part.kind == CLASS
+        self.by_part: dict[TrafficPart, RunSeries] = {}
 
-    def of_class(self, name: str) -> RunSeries:
-        """The series of the class *name* alone."""
-        if name not in self.by_class:
-            self.by_class[name] = RunSeries(self.run, self.name, class_number(name, self.run.document))
-        return self.by_class[name]
+    def of_part(self, part: TrafficPart) -> RunSeries:
+        """The series of *part* alone."""
+        if part not in self.by_part:
+            self.by_part[part] = RunSeries(self.run, self.name, part, self)
+        return self.by_part[part]
 
     @cached_property
     def chosen_rows(self) -> Numbers:
@@ -79,7 +104,9 @@ class RunSeries:
 
     @cached_property
     def pooled(self) -> PooledGaps:
-        """Gaps between tokens, or chunks, as pooled in run.json."""
+        """Gaps between tokens, or chunks, as pooled in run.json: of a class by how it was delivered, else by the run's."""
+        if self.of is not None and self.members is not None and not self.of_class:
+            return self.of.pooled.among(self.members)
         times = token_times(self.run, self.chosen.submitted, self.tokens)
         return pooled(self.run, self.chosen.latency, self.tokens, times)
 
@@ -102,8 +129,8 @@ class RunSeries:
 
     def sample(self, figure: ComparedFigure) -> Sample | None:
         """The figure's values; None where it is not computed from values of requests or sessions."""
-        if figure.of_class is not None:
-            return self.of_class(figure.of_class).sample(replace(figure, of_class=None))
+        if figure.part is not None:
+            return self.of_part(figure.part).sample(replace(figure, part=None))
         of_sessions = self._of_sessions(figure)
         if of_sessions is not None:
             values = without_nulls(of_sessions)
@@ -117,8 +144,8 @@ class RunSeries:
 
     def requests(self, figure: ComparedFigure) -> Numbers:
         """Number in the plan of each unit of `sample`; of a session that of its first call."""
-        if figure.of_class is not None:
-            return self.of_class(figure.of_class).requests(replace(figure, of_class=None))
+        if figure.part is not None:
+            return self.of_part(figure.part).requests(replace(figure, part=None))
         of_sessions = self._of_sessions(figure)
         if self.sessions is not None and of_sessions is not None:
             calls, done = self.sessions
@@ -134,16 +161,16 @@ class RunSeries:
 
     def successes(self, figure: ComparedFigure) -> Mask:
         """Of the requests submitted in the window, in order of time: which were ok."""
-        if figure.of_class is not None:
-            return self.of_class(figure.of_class).successes(replace(figure, of_class=None))
+        if figure.part is not None:
+            return self.of_part(figure.part).successes(replace(figure, part=None))
         rows = self.run.rows[in_time(self.run.rows, self.chosen.submitted)]
         ok: Mask = rows["status"] == layout.OK
         return ok
 
     def rates(self, figure: ComparedFigure) -> Stretches | None:
         """Amounts of a rate over the window; None where the figure is not a rate of requests or tokens."""
-        if figure.of_class is not None:
-            return self.of_class(figure.of_class).rates(replace(figure, of_class=None))
+        if figure.part is not None:
+            return self.of_part(figure.part).rates(replace(figure, part=None))
         if self.window is None or self.window.seconds <= 0:
             return None
         if figure.metric == "sessions_s" and self.sessions is not None:
@@ -154,7 +181,11 @@ class RunSeries:
             )
         rows = self.run.rows
         ok = self.chosen.measured & (rows["status"] == layout.OK)
-        if figure.metric != "req_s" and classes_with_tokens(self.run.document) and self.request_class is None:
+        if (
+            figure.metric != "req_s"
+            and classes_with_tokens(self.run.document)
+            and (self.part is None or self.part.kind != CLASS)
+        ):
             ok &= answers_tokens(self.run)
         missed = self.tokens.input - np.maximum(rows["cached_tokens"], 0)
         found = stretches(self.run, self.window, ok, self.chosen.measured & ~ok, self.tokens, missed)

@@ -462,6 +462,40 @@ class SlotsFollowed(Document, frozen=True, kw_only=True):
     above_share: Ratio = None  # of the time, in which requests of slots that were to close had not ended
 
 
+class PartResult(Document, frozen=True, kw_only=True):
+    """Figures of a part of the requests, such as those of one model or of one server."""
+
+    name: str | None = None
+    sent: Count = None  # in the measurement
+    ok: Count = None  # that succeeded
+    failed: Count = None  # neither ok nor left by their users
+    success_rate: RequestShare = None  # ok of those submitted in the window
+    slo_attainment: RequestShare = None  # of those submitted in the window, that met all objectives; None without any
+    errors: tuple[ErrorCount, ...] = ()
+    input_tokens: Tokens = None  # of the requests that succeeded
+    output_tokens: Tokens = None  # of their answers
+    req_s: Rate = None  # completed in the window
+    output_tok_s: TokenRate = None  # that came in the window
+    ttft: Metric = NO_METRIC
+    tpot: Metric = NO_METRIC
+    e2e: Metric = NO_METRIC
+    itl: Metric = NO_METRIC  # this or one of the next two has values: that of the run
+    tbc: Metric = NO_METRIC
+    itl_b: Metric = NO_METRIC
+
+
+class ModelResult(PartResult, frozen=True, kw_only=True):
+    """Figures of one of several models or adapters that the run asks."""
+
+    name: Model = None  # that requests name
+    share_asked: Ratio = None  # of the sessions, or of requests that stand alone: by the weights
+    share_planned: Ratio = None  # of the planned requests, as drawn
+    share_sent: RequestShare = None  # of the requests that were sent; of those of the class in a table of one
+    planned: Count = None  # requests of the plan; of a closed loop that repeats it, of one round
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("share_asked", "share_planned", "planned")
+
+
 class ClassResult(Document, frozen=True, kw_only=True):
     """Figures of one class of traffic."""
 
@@ -492,31 +526,13 @@ class ClassResult(Document, frozen=True, kw_only=True):
     itl: Metric = NO_METRIC
     tbc: Metric = NO_METRIC
     itl_b: Metric = NO_METRIC
+    models: tuple[ModelResult, ...] = ()  # of a class that asks several, those with the most requests first
 
     def optional(self) -> tuple[str, ...]:
         """Figures of reasoning; and what only classes of the run have."""
-        of_run = () if self.endpoint_type is not None else ("endpoint_type", "urls", "model")
+        of_run = () if self.endpoint_type is not None else ("endpoint_type", "urls", "model", "models")
         of_mix = () if self.loop is not None else ("loop", "concurrency", "slots")
         return ("ttft_any", "tpot_any", *of_run, *of_mix)
-
-
-class ModelResult(Document, frozen=True, kw_only=True):
-    """Figures of one of several models or adapters that the run asks."""
-
-    name: Model = None  # that requests name
-    share_asked: Ratio = None  # of the sessions, or of requests that stand alone: by the weights
-    share_planned: Ratio = None  # of the planned requests, as drawn
-    share_sent: RequestShare = None  # of the requests that were sent
-    planned: Count = None  # requests of the plan; of a closed loop that repeats it, of one round
-    sent: Count = None  # in the measurement
-    ok: Count = None  # that succeeded
-    failed: Count = None  # neither ok nor left by their users
-    success_rate: RequestShare = None  # ok of those submitted in the window
-    errors: tuple[ErrorCount, ...] = ()
-    input_tokens: Tokens = None  # of the requests that succeeded
-    output_tokens: Tokens = None  # of their answers
-    ttft: Metric = NO_METRIC
-    e2e: Metric = NO_METRIC
 
 
 Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
@@ -530,22 +546,13 @@ class BackendNames(Document, frozen=True, kw_only=True):
     names: Names = ()  # in the order in which they came
 
 
-class BackendResult(Document, frozen=True, kw_only=True):
-    """Figures of one server of a router."""
+class BackendResult(PartResult, frozen=True, kw_only=True):
+    """Figures of one server of a router: of the requests that it answered, in whatever way."""
 
     name: Name = None  # as its answers say; None: all that came when their worker had 4,095 names
-    sent: Count = None  # requests that it answered, in whatever way
     share: RequestShare = None  # of all requests whose answers name a server
-    ok: Count = None  # that succeeded
-    failed: Count = None  # neither ok nor left by their users
-    errors: tuple[ErrorCount, ...] = ()
-    input_tokens: Tokens = None  # of the requests that succeeded
-    output_tokens: Tokens = None  # of their answers
     cached_tokens: Tokens = None  # that it found in its cache, as it reports them; None: it does not
     cached_share: RequestShare = None  # of their prompts' tokens, as it reports these
-    ttft: Metric = NO_METRIC
-    tpot: Metric = NO_METRIC
-    e2e: Metric = NO_METRIC
 
 
 class SessionsOn(Document, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ ROLES = ("prompt", "answer", "class")  # of --dataset-column
 USERS, ASSISTANTS = ("human", "user"), ("gpt", "assistant")
 FILES = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".arrow": "arrow", ".txt": "text"}
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a folder that `save_to_disk` wrote
+HUB_TIMEOUT_S = 5.0
 Pair = tuple[str, str | None]  # a question and its answer, if there is one
 
 
@@ -133,7 +135,7 @@ def _load(workload: Workload) -> Any:
         ) from None
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    local = Path(path)
+    local, away = Path(path), None
     try:
         kind = FILES.get(local.suffix.lower())
         if local.is_file() or kind is not None:
@@ -142,14 +144,58 @@ def _load(workload: Workload) -> Any:
             return datasets.load_dataset(kind, data_files={"train": path}, split=split)
         if any((local / name).exists() for name in SAVED):
             return datasets.load_from_disk(path)
-        return datasets.load_dataset(path, subset, split=split)
+        away = hub_problem(path)
+        with offline(datasets) if away is not None else nullcontext():
+            return datasets.load_dataset(path, subset, split=split)
     except Exception as problem:  # of the package, of the hub's client and of its HTTP library
-        said = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        said = (
+            first_line(problem) if away is None else f"the hub does not answer ({away}), and this host's cache lacks it"
+        )
         raise InputError(
             "dataset-not-loaded",
-            f"--dataset-path {path} cannot be loaded as a data set of Hugging Face: {said.rstrip('.')}; give the name of "
+            f"--dataset-path {path} cannot be loaded as a data set of Hugging Face: {said}; give the name of "
             "one that the hub or this host's cache has, or a file or folder, and --hf-subset or --hf-split if it needs them",
         ) from problem
+
+
+def first_line(problem: Exception) -> str:
+    said = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return said.rstrip(".")
+
+
+def hub_problem(path: str) -> str | None:
+    """Why the hub gives no answer at all to one request for the data set *path*; None where it answers, in whatever way.
+
+    The package asks again after errors of connections, for half a minute in all, and this cannot be set.
+    """
+    try:
+        import huggingface_hub  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return None
+    if huggingface_hub.constants.HF_HUB_OFFLINE:  # as the user asked
+        return None
+    try:
+        huggingface_hub.HfApi().dataset_info(path, timeout=HUB_TIMEOUT_S)
+    except Exception as problem:  # noqa: BLE001 -- errors of connections have no class that is the same in all versions
+        refused = getattr(problem, "response", None) is not None or isinstance(problem, ValueError)
+        return None if refused else first_line(problem)
+    return None
+
+
+@contextmanager
+def offline(datasets: Any) -> Iterator[None]:
+    """The packages take data sets from this host's cache alone."""
+    import huggingface_hub
+
+    settings: tuple[Any, ...] = (huggingface_hub.constants, datasets.config)
+    before = [one.HF_HUB_OFFLINE for one in settings]
+    try:
+        for one in settings:
+            one.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for one, was in zip(settings, before, strict=True):
+            one.HF_HUB_OFFLINE = was
 
 
 def _split(found: Any, path: str, asked: str | None) -> Any:

@@ -68,6 +68,11 @@ def check(measured: Measured) -> dict[str, Any]:
         assert one["share"] == pytest.approx(len(logged) / len(rows))
         streamed = measured.run.document.plan.description.streaming is not False
         assert one["ttft"]["n"] == len(good) and one["tpot"]["n"] == len(good) * streamed
+        assert one["itl"]["n"] == sum(int(row["output_tokens"]) - 1 for row in good) * streamed
+        assert one["success_rate"] == len(good) / len(logged)
+    for rate in ("req_s", "output_tok_s"):
+        of_all = measured.document["metrics"][rate]["value"]
+        assert sum(one[rate] for one in figures["each"]) == pytest.approx(of_all)
     check_moves(measured, theirs)
     exported = [record for block in record_blocks(measured.run) for record in block if record["phase"] == "measure"]
     assert [record["backend"] for record in exported] == [names[request] for request in sorted(names)]

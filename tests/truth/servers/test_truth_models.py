@@ -11,7 +11,10 @@ import pytest
 from commands import command
 from truth.truth_bench import Measured, measure
 
+from fastllmload.compare.figure import figure_of, standard_figures
+from fastllmload.compare.series import RunSeries
 from fastllmload.export.rows import record_blocks
+from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -57,6 +60,44 @@ def test_counts_are_the_engines(tmp_path: Path, load: list[str], workers: str) -
     exported = [record for block in record_blocks(measured.run) for record in block if record["phase"] == "measure"]
     assert [record["model"] for record in exported] == [theirs[request] for request in sorted(theirs)]
     assert "a/one" in measured.said
+
+
+def test_models_within_each_class_are_the_engines(tmp_path: Path) -> None:
+    """Counts, latencies, gaps and objectives of each model of a class; one that asks a single model has no such table. The
+    figures by which runs are compared are of the same requests.
+    """
+    classes = ["--class", "chat rate=150 models=base=2,a/one goodput=ttft:100", "--class", "batch rate=50 model=base"]
+    options = [*LOAD[:-2], *classes, "--duration", "3"]
+    measured = measure(tmp_path / "run", options, pin=False, **ENGINE)
+    assert measured.exit_code == 0, measured.said
+    theirs, run, found = asked(measured), measured.run, measured.document["classes"]
+    assert "models" not in found["batch"] or not found["batch"]["models"]
+    chat = np.array([measured.run.document.plan.classes[one["request_class"]] == "chat" for one in run.rows])
+    names = np.array([theirs.get(int(one["request"])) if one["phase"] == 1 else None for one in run.rows])
+    assert [one["name"] for one in found["chat"]["models"]] == ["base", "a/one"]
+    for one in found["chat"]["models"]:
+        mine = chat & (names == one["name"])
+        rows = run.rows[mine]
+        assert (one["sent"], one["ok"], one["output_tokens"]) == (len(rows), len(rows), rows["completion_tokens"].sum())
+        assert one["share_sent"] == pytest.approx(len(rows) / (chat & (run.rows["phase"] == 1)).sum())
+        window = populations(run, window_of(run)).latency
+        latest = rows[window[mine]]
+        assert one["ttft"]["p50"] == pytest.approx(np.median(latest["t_first"] - latest["t_submit"]) / 1e6)
+        assert one["itl"]["n"] == (latest["completion_tokens"] - 1).sum()
+        assert one["slo_attainment"] == (latest["t_first"] - latest["t_submit"] < 100e6).mean()
+        figure = figure_of(f"chat/model:{one['name']}/p50_itl_ms", run.document)
+        values = RunSeries(run, "run").sample(figure)
+        assert values is not None and len(values.values) == one["itl"]["n"]
+        assert (
+            np.median(values.values) / 1e6 == pytest.approx(one["itl"]["p50"])
+            and figure.value(run.document) == one["itl"]["p50"]
+        )
+    base = next(one for one in measured.document["models"] if one["name"] == "base")
+    assert base["sent"] == found["chat"]["models"][0]["sent"] + found["batch"]["planned"]
+    usual = [one.name for one in standard_figures([run.document])]
+    assert [name for name in usual if "model:" in name] == [
+        f"chat/model:{name}/{q}_ttft_ms" for name in ("base", "a/one") for q in ("p50", "p99")
+    ]
 
 
 def test_conversations_stay_with_their_model(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import config, document, plan, side, write_run
+from made_runs import RATE, config, document, manifest, plan, side, slower, write_run
 from msgspec.structs import replace
 from refusals import raises_code
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_workers
 from typed_documents import typed_metric
 
 from fastllmload.cli.main import main
@@ -28,6 +29,7 @@ from fastllmload.compare.gate import (
 from fastllmload.compare.side import RunRecord, Side, read_run
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import plain
+from fastllmload.metrics.public import measure
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.run import load
 
@@ -292,5 +294,52 @@ def test_a_figure_of_a_class_is_of_its_requests_alone(tmp_path: Path) -> None:
     ):
         assert judged(rule, base, new).outcome == outcome
     for wrong in ("z/p50_ttft_ms", "a/p50_jitter_ms", "a/ttft"):
+        with raises_code("figure-unknown", wrong):
+            compare(base, new, [wrong])
+
+
+SERVERS = ["one:80", "two/b"]
+ROUTED = {"config": config(target__backend_header="x-backend"), "backend_names": [{"worker": 0, "names": SERVERS}]}
+
+
+def run_of_backends(folder: Path, factor: float) -> Path:
+    """Four requests in turn by each of two servers; the second answers *factor* times as slowly."""
+    folder.mkdir()
+    requests = draw_requests(1, Shape(requests=2000, rate=RATE))
+    for one in requests:
+        one.fields["backend"] = 1 + one.fields["request"] // 4 % 2
+    slower([one for one in requests if one.fields["backend"] == 2], factor)
+    write_workers(folder, requests)
+    document = manifest(phases=[duration_phase(ORIGIN_NS, len(requests) / RATE)], **ROUTED)
+    (folder / "run.json").write_text(json.dumps(document))
+    (folder / "run.json").write_text(json.dumps(measure(load(folder))))
+    return folder
+
+
+def test_a_figure_of_a_backend_is_of_its_requests_alone(tmp_path: Path) -> None:
+    """The second server alone is slower: its figures show it, those of the first do not. Both are among the usual ones."""
+    sides = [Side(name, (read_run(run_of_backends(tmp_path / name, factor)),))
+             for name, factor in (("base", 1.0), ("new", 1.5))]  # fmt: skip
+    base, new = sides
+    found = {row.figure.name: row for row in compare(base, new, also=[
+        f"backend:{name}/{figure}" for name in SERVERS for figure in ("p50_itl_ms", "p50_tpot_ms", "req_s", "success_rate")
+    ]).rows}  # fmt: skip
+    usual = [f"backend:{name}/{q}_ttft_ms" for name in SERVERS for q in ("p50", "p99")]
+    assert [name for name in found if "/" in name][:4] == usual
+    rows = load(tmp_path / "new").rows
+    latency = populations(load(tmp_path / "new"), window_of(load(tmp_path / "new"))).latency
+    for number, name in enumerate(SERVERS, 1):
+        mine = rows[latency & (rows["backend"] == number) & (rows["t_first"] > 0)]
+        row = found[f"backend:{name}/p50_ttft_ms"]
+        assert row.new.value == pytest.approx(np.percentile((mine["t_first"] - mine["t_submit"]) / 1e6, 50))
+        assert 100 < row.change.pairs <= len(mine) < found["p50_ttft_ms"].change.pairs
+        for figure in ("p50_ttft_ms", "p50_itl_ms", "p50_tpot_ms"):
+            interval = found[f"backend:{name}/{figure}"].change.relative_interval
+            assert interval is not None and interval[0] <= (0.5 if number == 2 else 0.0) <= interval[1] + 1e-9
+        assert found[f"backend:{name}/req_s"].change.interval is not None
+        assert found[f"backend:{name}/success_rate"].result == "not shown"
+    assert judged("backend:two/b/p50_ttft_ms > +20%", base, new).outcome == FAILED
+    assert judged("backend:one:80/p50_ttft_ms > +20%", base, new).outcome == PASSED
+    for wrong in ("backend:three/p50_ttft_ms", "model:m/p50_ttft_ms", "backend:one:80/p50_jitter_ms", "one:80/req_s"):
         with raises_code("figure-unknown", wrong):
             compare(base, new, [wrong])

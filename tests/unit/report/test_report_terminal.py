@@ -22,7 +22,7 @@ from fastllmload.report.render.terminal import lines_of
 from fastllmload.report.terminal.live import LiveView, render_snapshot
 from fastllmload.report.terminal.outlet import Outlet
 from fastllmload.report.terminal.plain import PlainView, host_lines, phase_line, snapshot_line
-from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot
+from fastllmload.report.terminal.snapshot import ClassSnapshot, HostSnapshot, Snapshot
 from fastllmload.report.terminal.view import NoView, make_ui
 from fastllmload.report.text import failures, numbers
 
@@ -222,6 +222,25 @@ def test_of_a_hundred_hosts_the_worst_are_shown_and_the_others_counted():
 
 def test_one_host_has_no_table():
     assert host_lines(FULL) == [] and not any("hosts" in line for line in live_lines(FULL))
+
+
+def test_classes_of_a_mix_have_a_line_each():
+    """With those that fail first where there is no room for all; names are redacted and cut."""
+    made = [
+        ClassSnapshot(name=f"class-{number}", in_flight=number, ok=100, p50_ms=20.5, p99_ms=1234.0)
+        for number in range(3)
+    ]
+    lines = live_lines(replace(FULL, classes=made))[-4:]
+    assert lines[0].split() == ["3", "classes", "flight", "ok", "failed", "p50", "ms", "p99", "ms"]
+    assert [line.split() for line in lines[1:]] == [
+        [f"class-{number}", "ttft", str(number), "100", "0", "20.50", "1,234"] for number in range(3)
+    ]
+    many = [replace(made[0], name=f"a-very-long-name-{number}", failed=number % 20) for number in range(20)]
+    lines = live_lines(replace(FULL, ttft_any_p50_ms=1.0, failed_at={}, classes=many))
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines[-10:]) and lines[-1] == "12 more classes"
+    assert lines[-9].split()[4] == "19" and lines[-9].startswith("a-very-long-n…")
+    hidden = render_snapshot(replace(FULL, classes=made), lambda text: text.replace("class-1", "*"))
+    assert "class-1" not in "\n".join(line.plain for line in hidden.renderables)
 
 
 def test_names_of_hosts_are_redacted_in_the_live_view():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,20 +42,39 @@ class Package(ModuleType):
     def __init__(self, found: Any) -> None:
         super().__init__("datasets")
         self.found, self.asked = found, list[tuple[Any, ...]]()
+        self.config = SimpleNamespace(HF_HUB_OFFLINE=False)
 
     def disable_progress_bars(self) -> None:
         pass
 
     def load_dataset(self, path: str, name: str | None = None, **more: Any) -> Any:
         self.asked.append((path, name, more))
+        self.was_offline = self.config.HF_HUB_OFFLINE and sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
 
 
-def package(monkeypatch: pytest.MonkeyPatch, found: Any) -> Package:
+class Hub(ModuleType):
+    """In place of the package `huggingface_hub`: *problem* is raised where the hub is asked."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        super().__init__("huggingface_hub")
+        self.problem, self.constants, self.timeouts = problem, SimpleNamespace(HF_HUB_OFFLINE=False), list[float]()
+
+    def HfApi(self) -> Hub:
+        return self
+
+    def dataset_info(self, path: str, timeout: float) -> None:
+        self.timeouts.append(timeout)
+        if self.problem is not None:
+            raise self.problem
+
+
+def package(monkeypatch: pytest.MonkeyPatch, found: Any, problem: Exception | None = None) -> Package:
     own = Package(found)
     monkeypatch.setitem(sys.modules, "datasets", own)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(problem))
     return own
 
 
@@ -182,6 +201,28 @@ def test_what_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setitem(sys.modules, "datasets", None)
     with raises_code("dataset-not-loaded", "pip install 'fastllmload[hf]'"):
         read_hub(hub())
+
+
+def test_a_hub_without_an_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package takes the data set from the cache, without its retries; else one sentence says why. An answer, such as
+    that there is no such data set, leaves everything to the package.
+    """
+    cached = package(monkeypatch, Table([{"prompt": "p"}]), ConnectionError("Name or service not known\nmore"))
+    assert turns(hub()) == [[("p", None)]]
+    asked = sys.modules["huggingface_hub"]
+    assert cached.was_offline and not cached.config.HF_HUB_OFFLINE and not asked.constants.HF_HUB_OFFLINE
+    assert len(asked.timeouts) == 1 and 0 < asked.timeouts[0] <= 5
+    absent = package(monkeypatch, FileNotFoundError("offline"), ConnectionError("Name or service not known\nmore"))
+    with raises_code("dataset-not-loaded", "org/name", "(Name or service not known)"):
+        read_hub(hub())
+    assert absent.was_offline and not absent.config.HF_HUB_OFFLINE
+    refused = ConnectionError("404")
+    refused.response = 404  # type: ignore[attr-defined]
+    for answer in (refused, ValueError("not a name")):
+        answered = package(monkeypatch, RuntimeError("no such data set"), answer)
+        with raises_code("dataset-not-loaded", "no such data set"):
+            read_hub(hub())
+        assert not answered.was_offline
 
 
 def test_a_run_ends_before_anything_is_sent(

@@ -49,9 +49,9 @@ def suggestion(flag: str, known: Collection[str]) -> str:
     name = flag.replace("_", "-")
     if name != flag and name in known:
         return f"did you mean {name}?"
-    told = meanings().get(name)
-    if told is not None and (not told.startswith("--") or told.partition(" ")[0] in known):
-        return f"use {told}" if told.startswith("--") else told
+    meant = meanings().get(name)
+    if meant is not None and (not meant.startswith("--") or meant.partition(" ")[0] in known):
+        return f"use {meant}" if meant.startswith("--") else meant
     near = next((other for other in sorted(known) if mistyped(name, other)), None)
     return f"did you mean {near}?" if near else ""
 
@@ -73,8 +73,8 @@ def meanings() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in [*sorted((HERE / "tools").glob("*.toml"), reverse=True), HERE / "words.toml"]:
         for names, entry in parse_toml(read_text(file)).get("options", {}).items():
-            told = entry if isinstance(entry, str) else meaning(entry)
-            found |= dict.fromkeys(names.split(), told) if told else {}
+            meant = entry if isinstance(entry, str) else meaning(entry)
+            found |= dict.fromkeys(names.split(), meant) if meant else {}
     return found
 
 

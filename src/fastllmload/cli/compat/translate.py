@@ -181,11 +181,11 @@ def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
     meanings = entry.get("values", {})
     kept = []
     for value in values:
-        told = meanings.get(value, value)
-        if not isinstance(told, dict):
-            kept.append(told.lstrip(entry.get("strip", "")) + entry.get("suffix", ""))
+        translated = meanings.get(value, value)
+        if not isinstance(translated, dict):
+            kept.append(translated.lstrip(entry.get("strip", "")) + entry.get("suffix", ""))
         else:
-            reading.lack(f"{flag} {value}", told)
+            reading.lack(f"{flag} {value}", translated)
     if values and not kept:
         return
     values = kept
@@ -242,9 +242,9 @@ def pairs(flag: str, values: Iterable[str], joint: str) -> Iterator[tuple[str, A
 
 def headers(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     for value in values:
-        told = typed(value)
-        if isinstance(told, dict):
-            reading.written += [("-H", f"{name}: {text}") for name, text in told.items()]
+        translated = typed(value)
+        if isinstance(translated, dict):
+            reading.written += [("-H", f"{name}: {text}") for name, text in translated.items()]
             continue
         name, found, text = re.match(r"([^:=]*)([:=]?)(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
         if not found:
@@ -274,9 +274,9 @@ def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
             reading.variables[prefix] = [value]
             continue
         for name, text in pairs(flag, [value], "="):
-            told = known.get(f"{prefix}_{name}", {"changes": "this setting has no counterpart"})
-            if not reading.lack(f"{flag} {name}", told):
-                reading.variables[told.get("as", f"{prefix}_{name}")] = [str(text)]
+            translated = known.get(f"{prefix}_{name}", {"changes": "this setting has no counterpart"})
+            if not reading.lack(f"{flag} {name}", translated):
+                reading.variables[translated.get("as", f"{prefix}_{name}")] = [str(text)]
 
 
 def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

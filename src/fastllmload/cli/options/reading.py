@@ -8,7 +8,7 @@ from typing import Any
 
 from fastllmload.cli.options.classes import replayed_urls, with_classes
 from fastllmload.cli.options.parsers import TRACES
-from fastllmload.cli.options.rules import choose_http_version, validate_run, validate_traffic
+from fastllmload.cli.options.rules import validate_run, validate_traffic
 from fastllmload.cli.options.sources import (
     Fields,
     RawOption,
@@ -19,6 +19,7 @@ from fastllmload.cli.options.sources import (
 )
 from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import BY_PARAMETER
+from fastllmload.cli.options.target_rules import choose_http_version
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.endpoint.identity import resolved
 from fastllmload.errors import InputError

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from fastllmload.compare.foreign.result import (
+    FROM,
+    RATES_WITHOUT,
+    WITH_DRAIN,
     ForeignRequests,
     ForeignResult,
     is_number,
@@ -38,8 +41,6 @@ OURS = {
     "tbc": "inter_chunk_latency",
     "e2e": "request_latency",
 }
-RATES = "of all successful requests over the time from the first request to the last answer, drain included"
-FROM = "from before the request is written, not from its last byte"
 THEIRS = {
     "ttft_any": f"time_to_first_token: {FROM}",
     "ttft": f"time_to_first_output_token: {FROM}",
@@ -47,14 +48,13 @@ THEIRS = {
     "tbc": "inter_chunk_latency: gaps between chunks, however many tokens they have",
     "itl": "inter_chunk_latency: gaps between chunks, of which nearly all have one token here",
     "e2e": f"request_latency: until the last response, also one without a token, and {FROM}",
-    "req_s_makespan": f"request_throughput: {RATES}",
-    "output_tok_s_makespan": f"output_token_throughput: {RATES}",
+    "req_s_makespan": f"request_throughput: {WITH_DRAIN}",
+    "output_tok_s_makespan": f"output_token_throughput: {WITH_DRAIN}",
 }
 WITHOUT = {
     "tpot": "its inter_token_latency counts all tokens, reasoning included: compare tpot_any",
     "ttft": "its time_to_first_token ends at any token, reasoning included: compare ttft_any",
-    "output_tok_s": "its rate includes the drain: compare output_tok_s_makespan",
-    "req_s": "its rate includes the drain: compare req_s_makespan",
+    **RATES_WITHOUT,
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastllmload.arrays import Floats
 from fastllmload.compare.foreign.result import (
+    FROM,
     NS_PER_S,
     ForeignRequests,
     ForeignResult,
@@ -30,7 +31,6 @@ OURS = {  # their metric, and its factor to ms
     "ttft": ("time_to_first_output_token_ms", 1.0),
 }
 STATISTICS = {"p50": "p50", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p999"}
-FROM = "from before the request is written, not from its last byte"
 WINDOW = "successful requests within its window, which its warm-up and cool-down leave out"
 THEIRS = {
     "ttft_any": f"time_to_first_token_ms: {FROM}",

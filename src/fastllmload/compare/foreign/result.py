@@ -20,6 +20,13 @@ from fastllmload.statistics.interval import Sample
 
 NS_PER_S = 1e9
 NO_VALUES = np.empty(0)
+# How tools define figures alike: rates, the start of a request, and what to compare in place of a rate of ours.
+WITH_DRAIN = "of all successful requests over the time from the first request to the last answer, drain included"
+FROM = "from before the request is written, not from its last byte"
+RATES_WITHOUT = {
+    "output_tok_s": "its rate includes the drain: compare output_tok_s_makespan",
+    "req_s": "its rate includes the drain: compare req_s_makespan",
+}
 
 
 @dataclass(frozen=True)

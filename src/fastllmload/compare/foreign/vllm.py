@@ -11,7 +11,10 @@ import numpy as np
 
 from fastllmload.arrays import Floats
 from fastllmload.compare.foreign.result import (
+    FROM,
     NS_PER_S,
+    RATES_WITHOUT,
+    WITH_DRAIN,
     ForeignRequests,
     ForeignResult,
     is_number,
@@ -27,22 +30,19 @@ from fastllmload.errors import RunFolderError
 TOOL = "vLLM"
 REQUIRED = ("duration", "completed", "request_throughput", "mean_ttft_ms", "median_ttft_ms")
 OURS = {"ttft": "ttft_any", "tpot": "tpot_any", "itl": "tbc", "e2el": "e2e"}  # by their name
-RATES = "of all successful requests over the time from the first request to the last answer, drain included"
 THEIRS = {
-    "ttft_any": "ttft: until the first chunk, which may have no text, and from before the request is written, not from its "
-    "last byte",
+    "ttft_any": f"ttft: until the first chunk, which may have no text, and {FROM}",
     "tpot_any": "tpot: until the last chunk, also one without a token",
     "tbc": "itl: gaps between chunks, however many tokens they have",
     "itl": "itl: gaps between chunks, of which nearly all have one token here",
     "e2e": "e2el: until the last chunk, also one without a token, and from before the request is written",
-    "req_s_makespan": f"request_throughput: {RATES}",
-    "output_tok_s_makespan": f"output_throughput: {RATES}",
+    "req_s_makespan": f"request_throughput: {WITH_DRAIN}",
+    "output_tok_s_makespan": f"output_throughput: {WITH_DRAIN}",
 }
 WITHOUT = {
     "ttft": "its ttft ends at any token, reasoning included: compare ttft_any",
     "tpot": "its tpot counts all tokens, reasoning included: compare tpot_any",
-    "output_tok_s": "its rate includes the drain: compare output_tok_s_makespan",
-    "req_s": "its rate includes the drain: compare req_s_makespan",
+    **RATES_WITHOUT,
 }
 STATISTIC = re.compile(r"(mean|median|std|p[0-9.]+)_([a-z0-9]+)_ms")
 NAMES = {

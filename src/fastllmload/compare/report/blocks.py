@@ -16,6 +16,7 @@ from fastllmload.statistics.batches import BATCHES
 
 WIDE = 110  # columns from which intervals of both sides fit
 MOST_DIFFERENCES = 20
+MOST_NAMED = 6  # figures of classes, models and backends in a sentence
 TONES = {"better": "valid", "worse": "invalid"}
 OTHERWISE = "* defined by another tool, as said below"
 DIFFERENT = "DIFFERENT WORKLOADS: the figures below are not comparable"
@@ -227,4 +228,13 @@ def reasons(comparison: Comparison) -> Iterator[str]:
     for side, each in needing.items():
         yield f"not estimable: too few requests; needed of {side}: {', '.join(each)}"
     for why, names in missing.items():
-        yield f"not estimable: {', '.join(names)}: {why}"
+        yield f"not estimable: {listed(names)}: {why}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The *names* of figures; of classes, models and backends only their number where it is above MOST_NAMED."""
+    of_parts = [name for name in names if "/" in name]
+    if len(of_parts) <= MOST_NAMED:
+        return ", ".join(names)
+    rest = [name for name in names if "/" not in name]
+    return ", ".join([*rest, f"{len(of_parts)} figures of classes, models and backends"])

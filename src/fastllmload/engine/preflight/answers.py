@@ -39,7 +39,7 @@ CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoni
 
 
 def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
-    """(name, --endpoint-type, "" for none) of protocols other than *own* that *content* looks like."""
+    """(name, --endpoint-type, "" for none) of protocols other than *own* that *content* may be."""
     titles = {one.title for one in ENDPOINTS.values()}
     surest = [(sign, one.title, one.name) for one in ENDPOINTS.values() for sign in one.signs[:1]]
     weaker = [(sign, one.title, one.name) for one in ENDPOINTS.values() for sign in one.signs[1:]]

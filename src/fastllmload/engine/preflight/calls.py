@@ -35,12 +35,12 @@ def refuse_unless_serving(server: ServerConnection) -> None:
     call = server.endpoint.call
     assert call is not None
     for method in (HEALTH, call.health_method):
-        status, told = called(server, method, server.endpoint)
+        status, answer = called(server, method, server.endpoint)
         if status != OK:
             continue
-        if told.get(HEALTHY) == 1:
+        if answer.get(HEALTHY) == 1:
             return
-        words = told.get(WORDS)
+        words = answer.get(WORDS)
         why = f" ({one_line(server.redact(words.decode(errors='replace')))})" if isinstance(words, bytes) else ""
         raise TargetError(
             "target-not-serving",
@@ -49,10 +49,10 @@ def refuse_unless_serving(server: ServerConnection) -> None:
         )
 
 
-def model_told(server: ServerConnection, method: str, context_field: int) -> tuple[str, int | None]:
-    """Name of the one model, empty where it is not told, and its context in tokens."""
-    _, told = called(server, method, server.endpoint)
-    limit, name = told.get(context_field), told.get(MODEL_NAME)
+def stated_model(server: ServerConnection, method: str, context_field: int) -> tuple[str, int | None]:
+    """Name of the one model, empty where it does not say one, and its context in tokens."""
+    _, answer = called(server, method, server.endpoint)
+    limit, name = answer.get(context_field), answer.get(MODEL_NAME)
     served = name.decode(errors="replace") if isinstance(name, bytes) else ""
     return served, limit if isinstance(limit, int) and limit > 0 else None
 

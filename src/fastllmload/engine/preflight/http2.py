@@ -58,7 +58,7 @@ def ask(connection: socket.socket, head: bytes, body: bytes | None, most: int) -
             elif number == stream and word == "payload":
                 content += what
             elif number == stream and word == "trailers" and found is not None:
-                found.fields["grpc-status"], found.fields["grpc-message"] = told(*what)
+                found.fields["grpc-status"], found.fields["grpc-message"] = status_fields(*what)
             elif word != "head":
                 ended = "end" if word == "end" else ERROR_NAMES[what[0] if word == "failed" else what]
                 break
@@ -76,7 +76,7 @@ def read(connection: socket.socket, reader: StreamReader) -> list[tuple[int, str
     return steps
 
 
-def told(status: int, message: bytes) -> tuple[str, str]:
+def status_fields(status: int, message: bytes) -> tuple[str, str]:
     """Values of fields. A status that was not said is empty."""
     return "" if status < 0 else str(status), " ".join(message.decode(errors="replace").split())
 

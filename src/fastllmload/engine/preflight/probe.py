@@ -23,8 +23,8 @@ from fastllmload.engine.preflight.calls import (
     UNAVAILABLE,
     UNIMPLEMENTED,
     UNKNOWN,
-    model_told,
     models_listed,
+    stated_model,
 )
 from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
 from fastllmload.errors import InputError, TargetError, coded
@@ -62,9 +62,9 @@ class ServerProbe(ServerConnection):
         path = self.endpoint.models_path(self.base.path)
         call = self.endpoint.call
         if call is not None and call.model_method is not None:
-            return self._model_told(wanted, call.model_method, call.context_field)
+            return self._stated_model(wanted, call.model_method, call.context_field)
         if call is not None and call.list_method is not None:
-            offered, told = models_listed(self, call.list_method), f"POST {call.list_method}"
+            offered, listed_by = models_listed(self, call.list_method), f"POST {call.list_method}"
         elif path is None:
             if wanted is None:
                 raise InputError("model-missing", f"{self.endpoint.name} has no list of models; name one with -m")
@@ -73,14 +73,14 @@ class ServerProbe(ServerConnection):
             status, body = self._listed(path)
             if status == 401 or wanted is None:  # a list may be forbidden where requests are not
                 self._refuse_unauthorised(status, body)
-            offered, told = (
+            offered, listed_by = (
                 answers.offered_models(body) if status == 200 else None,
                 f"{self.endpoint.lists_by} {path}: {status}",
             )
             self.context_limit = None if offered is None else answers.context_limit(body, wanted or offered[0])
         if offered is None:
             if wanted is None:
-                problem = f"{self.base.public_url} does not list its models ({told}); name one with -m"
+                problem = f"{self.base.public_url} does not list its models ({listed_by}); name one with -m"
                 raise InputError("model-missing", problem)
             return wanted
         if wanted is None:
@@ -100,9 +100,9 @@ class ServerProbe(ServerConnection):
             self.unlisted = (coded("model-not-offered", one_line(problem, 400)),)
         return wanted
 
-    def _model_told(self, wanted: str | None, method: str, context_field: int) -> str:
+    def _stated_model(self, wanted: str | None, method: str, context_field: int) -> str:
         """The model to name: *wanted*, or the one that the server tells of. No request has its name."""
-        served, self.context_limit = model_told(self, method, context_field)
+        served, self.context_limit = stated_model(self, method, context_field)
         if wanted is None and not served:
             raise InputError(
                 "model-missing", f"{self.base.public_url} does not tell its model (POST {method}); name one with -m"

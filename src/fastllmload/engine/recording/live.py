@@ -10,6 +10,7 @@ import numpy as np
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.arrays import Floats, Numbers
+from fastllmload.engine.recording.class_rows import ClassRows
 from fastllmload.engine.workers.fleet import Fleet
 from fastllmload.host.cpu import process_figures
 from fastllmload.records.layout import ERROR_NAMES
@@ -20,15 +21,24 @@ OF_HOSTS = (k.W_EVENTS, k.W_RELEASED, k.W_OK, k.W_FAILED, k.W_IN_FLIGHT)
 
 
 class Live:
-    """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks."""
+    """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks; *classes*: rows of
+    a mix on this host.
+    """
 
     def __init__(
-        self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = (), gaps: str = "itl"
+        self,
+        fleet: Fleet,
+        log: SampleLog,
+        simulator_pid: int | None,
+        urls: Sequence[str] = (),
+        gaps: str = "itl",
+        classes: ClassRows | None = None,
     ) -> None:
         self.fleet = fleet
         self.log = log
         self.urls = urls  # by target number
         self.gaps = gaps
+        self.classes = classes
         self._simulator = simulator_pid
         self._base = np.zeros(k.WORDS, np.int64)
         self._base_of_hosts: Numbers = np.zeros((1, len(OF_HOSTS)), np.int64)
@@ -101,6 +111,7 @@ class Live:
             gc_runs=self.fleet.total(k.W_GC_RUNS),
             eta=None if end_s is None else max(0.0, end_s - t),
             hosts=self._hosts(words, per_s),
+            classes=() if self.classes is None else self.classes.snapshots(),
         )  # fmt: skip
 
     def _hosts(self, words: Numbers, events_per_s: Floats) -> tuple[HostSnapshot, ...]:

@@ -28,9 +28,10 @@ from fastllmload.metrics.run.cold_start import cold_start_metrics
 from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.in_flight import in_flight_metrics
+from fastllmload.metrics.run.parts import PartFigures
 from fastllmload.metrics.run.per_backend import backends_block
 from fastllmload.metrics.run.per_class import classes_block
-from fastllmload.metrics.run.per_model import models_block
+from fastllmload.metrics.run.per_model import models_block, with_models
 from fastllmload.metrics.run.reasoning import reasoning_metrics
 from fastllmload.metrics.run.sessions import session_metrics, sessions_block
 from fastllmload.metrics.run.slots import slots_block
@@ -187,6 +188,7 @@ def measure_all(run: Run) -> RunDocument:
     good = meeting_all(run, tokens, *judged)
     sessions = sessions_block(run, window, every, good)
     metrics |= session_metrics(sessions)
+    parts = PartFigures(run, window, every, tokens, gaps, good)
     if slo is not None:
         slo = with_bounds(slo, *unfinished_in_window(run, window, every))
     return replace(
@@ -200,11 +202,11 @@ def measure_all(run: Run) -> RunDocument:
         by_target=by_target(run, run.rows[every.measured]),
         slo=slo,
         fairness=fairness_block(run, chosen, tokens),
-        classes=classes_block(run, window, every, tokens, judged[0]),
+        classes=with_models(classes_block(run, window, every, tokens, judged[0]), parts),
         classes_with_tokens=classes_with_tokens(run.document),
         slots=slots_block(run, every),
-        models=models_block(run, every, tokens),
-        backends=backends_block(run, every, tokens),
+        models=models_block(parts),
+        backends=backends_block(parts),
         conversations=conversations_block(run, every),
         sessions=sessions,
         users=users_block(run.rows[every.measured]),

@@ -10,19 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.run import BackendFigures, BackendMoves, BackendResult, SessionsOn
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import durations
-from fastllmload.metrics.request.latencies import in_time
-from fastllmload.metrics.request.tpot import spaced, tpot
-from fastllmload.metrics.run import success
-from fastllmload.metrics.run.per_class import failures
+from fastllmload.metrics.run.parts import PartFigures
 from fastllmload.metrics.run.sessions import SentCalls, measured_calls
-from fastllmload.metrics.run.window import Populations
-from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -56,21 +50,20 @@ def backends_of_rows(run: Run) -> Backends | None:
     return Backends((None, *index), of_row)
 
 
-def backends_block(run: Run, chosen: Populations, tokens: TokenCounts) -> BackendFigures | None:
-    """`backends` of run.json. Counts over the complete phase; latencies of successful requests in the window."""
+def backends_block(parts: PartFigures) -> BackendFigures | None:
+    """`backends` of run.json."""
+    run, sent = parts.run, parts.sent
     found = backends_of_rows(run)
     if found is None:
         return None
-    sent = chosen.measured & (run.rows["t_dispatch"] > 0)
     named = sent & (found.of_row >= 0)
     counts = np.bincount(found.of_row[named], minlength=len(found.names))
     answered = np.flatnonzero(counts)
     most = answered[np.argsort(-counts[answered], kind="stable")][:MOST]
     spread = counts[answered]
-    calls = measured_calls(run, chosen)
+    calls = measured_calls(run, parts.chosen)
     moves = None if calls is None else moves_of(calls, found.of_row[calls.at])
     in_sessions = None if calls is None else sizes_of_sessions(calls, found.of_row[calls.at])
-    timed = spaced(run, tokens.timed)
     return BackendFigures(
         header=run.document.config.target.backend_header,
         named=int(named.sum()),
@@ -80,10 +73,11 @@ def backends_block(run: Run, chosen: Populations, tokens: TokenCounts) -> Backen
         max_over_mean_at_random=at_random(int(spread.sum()), len(spread)),
         max_over_mean_by_session=None if in_sessions is None else by_session(in_sessions, len(spread)),
         each=tuple(
-            replace(
-                of_backend(run, chosen, tokens, named & (found.of_row == number), timed),
-                name=found.names[number],
-                share=int(counts[number]) / int(counts.sum()),
+            of_backend(
+                parts,
+                named & (found.of_row == number),
+                found.names[number],
+                int(counts[number]) / int(counts.sum()),
             )
             for number in most.tolist()
         ),
@@ -92,24 +86,16 @@ def backends_block(run: Run, chosen: Populations, tokens: TokenCounts) -> Backen
     )
 
 
-def of_backend(run: Run, chosen: Populations, tokens: TokenCounts, mine: Mask, timed: Numbers) -> BackendResult:
-    rows, ok = run.rows[mine], mine & (run.rows["status"] == layout.OK)
-    times = in_time(run.rows, chosen.latency & mine)
-    kept, answers = run.rows[times], run.rows[ok]
+def of_backend(parts: PartFigures, mine: Mask, name: str | None, share: float) -> BackendResult:
+    answers = parts.run.rows[mine & (parts.run.rows["status"] == layout.OK)]
     reported = answers["cached_tokens"] >= 0
-    return BackendResult(
-        sent=len(rows),
-        ok=int(ok.sum()),
-        failed=failures(rows),
-        errors=success.error_groups(rows),
-        input_tokens=int(tokens.input[ok].sum()),
-        output_tokens=int(tokens.output[ok].sum()),
+    found = BackendResult(
+        name=name,
+        share=share,
         cached_tokens=int(answers["cached_tokens"][reported].sum()) if reported.any() else None,
         cached_share=cached_share(answers),
-        ttft=distribution(durations.ttft(kept), "ms"),
-        tpot=distribution(tpot(kept, timed[times]), "ms"),
-        e2e=distribution(durations.e2e(kept), "ms"),
     )
+    return parts.with_figures(found, mine)
 
 
 def cached_share(rows: Rows) -> float | None:

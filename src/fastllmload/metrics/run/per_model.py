@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from fastllmload.arrays import Mask
 from fastllmload.documents.fields import known
-from fastllmload.documents.plan import ModelPlan
-from fastllmload.documents.run import ModelResult
+from fastllmload.documents.run import ClassResult, ModelResult
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.request import durations
-from fastllmload.metrics.request.latencies import in_time
-from fastllmload.metrics.run import success
-from fastllmload.metrics.run.per_class import failures
-from fastllmload.metrics.run.window import Populations
-from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.metrics.objectives.objective import class_number
+from fastllmload.metrics.run.parts import PartFigures
 from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -37,37 +31,45 @@ def models_of_rows(run: Run) -> npt.NDArray[np.int64] | None:
     return found
 
 
-def models_block(run: Run, chosen: Populations, tokens: TokenCounts) -> tuple[ModelResult, ...]:
+def models_block(parts: PartFigures) -> tuple[ModelResult, ...]:
     """`models` of run.json, in the order of their numbers; empty without several models."""
-    numbers = models_of_rows(run)
+    numbers = models_of_rows(parts.run)
     if numbers is None:
         return ()
-    planned = run.document.plan.description.models
-    total, sent = sum(known(one.requests) or 0 for one in planned), chosen.measured & (run.rows["t_dispatch"] > 0)
+    planned = parts.run.document.plan.description.models
+    total, sent = sum(known(one.requests) or 0 for one in planned), int(parts.sent.sum())
+    found = []
+    for number, one in enumerate(planned):
+        asked = ModelResult(
+            name=one.name,
+            share_asked=one.share,
+            share_planned=(known(one.requests) or 0) / total if total else None,
+            planned=one.requests,
+        )
+        result = parts.with_figures(asked, numbers == number)
+        found.append(replace(result, share_sent=(known(result.sent) or 0) / sent if sent else None))
+    return tuple(found)
+
+
+def with_models(classes: dict[str, ClassResult] | None, parts: PartFigures) -> dict[str, ClassResult] | None:
+    """*classes* with `models` of each that asks several."""
+    numbers = models_of_rows(parts.run)
+    if classes is None or numbers is None:
+        return classes
+    return {name: replace(one, models=models_of_class(parts, name, numbers)) for name, one in classes.items()}
+
+
+def models_of_class(parts: PartFigures, name: str, numbers: npt.NDArray[np.int64]) -> tuple[ModelResult, ...]:
+    """Those that requests of the class *name* ask; empty for a single one. *numbers*: model of each row."""
+    mine = (parts.run.rows["request_class"] == class_number(name, parts.run.document)) & parts.sent & (numbers >= 0)
+    asked, counts = np.unique(numbers[mine], return_counts=True)
+    if len(asked) < 2:
+        return ()
+    order, planned = np.argsort(-counts, kind="stable"), parts.run.document.plan.description.models
     return tuple(
-        of_model(run, chosen, tokens, numbers == number, sent, one, total) for number, one in enumerate(planned)
-    )
-
-
-def of_model(
-    run: Run, chosen: Populations, tokens: TokenCounts, mine: Mask, sent: Mask, planned: ModelPlan, total: float
-) -> ModelResult:
-    """Counts over the complete phase; latencies of successful requests in the window."""
-    rows, ok = run.rows[sent & mine], sent & mine & (run.rows["status"] == layout.OK)
-    kept = run.rows[in_time(run.rows, chosen.latency & mine)]
-    return ModelResult(
-        name=planned.name,
-        share_asked=planned.share,
-        share_planned=(known(planned.requests) or 0) / total if total else None,
-        share_sent=len(rows) / int(sent.sum()) if sent.any() else None,
-        planned=planned.requests,
-        sent=len(rows),
-        ok=int(ok.sum()),
-        failed=failures(rows),
-        success_rate=success.success_rate(run.rows[chosen.submitted & mine]),
-        errors=success.error_groups(rows),
-        input_tokens=int(tokens.input[ok].sum()),
-        output_tokens=int(tokens.output[ok].sum()),
-        ttft=distribution(durations.ttft(kept), "ms"),
-        e2e=distribution(durations.e2e(kept), "ms"),
+        parts.with_figures(
+            ModelResult(name=planned[asked[at]].name, share_sent=int(counts[at]) / int(counts.sum())),
+            mine & (numbers == asked[at]),
+        )
+        for at in order
     )

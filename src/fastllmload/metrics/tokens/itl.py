@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -57,6 +58,13 @@ class TokenGaps:
             raise RunFolderError("events-elsewhere", "single gaps are in the events, which stayed on their hosts")
         return self.ns
 
+    def of(self, requests: Numbers) -> TokenGaps:
+        """The gaps of *requests*, indices into *first*. RunFolderError as `each`."""
+        sizes = np.diff(self.first)[requests]
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        at = np.arange(first[-1]) + np.repeat(self.first[requests] - first[:-1], sizes)
+        return TokenGaps(first, self.each[at])
+
     @property
     def total_ns(self) -> int:
         return self.ns.total if isinstance(self.ns, HdrSample) else int(self.ns.sum())
@@ -85,6 +93,13 @@ class PooledGaps:
     def name(self) -> str:
         """`itl`, `tbc` or `itl_b`."""
         return NAMES[self.option]
+
+    def among(self, members: Mask) -> PooledGaps:
+        """The gaps of those of *rows* that are *members*, a mask over the run. RunFolderError where events stayed on their
+        hosts.
+        """
+        kept = members[self.rows]
+        return replace_fields(self, rows=self.rows[kept], gaps=self.gaps.of(np.flatnonzero(kept)), bearing=None)
 
 
 def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> PooledGaps:

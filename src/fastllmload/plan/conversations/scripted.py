@@ -99,16 +99,16 @@ class ScriptedConversations:
         return replace(turn, request=replace(turn.request, content=content, input_tokens=tokens))
 
     def part(self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int) -> TurnPart:
-        told = as_turn(turn.request, endpoint)
-        told = with_open_reply(with_planned_calls(told, endpoint, number)) if number else told
-        one = encoder.in_form(told)
-        if number and one.extra != told.extra:
+        request = as_turn(turn.request, endpoint)
+        request = with_open_reply(with_planned_calls(request, endpoint, number)) if number else request
+        one = encoder.in_form(request)
+        if number and one.extra != request.extra:
             raise field_error(
                 f"{one.where}: {endpoint.name} takes a message of role system in a conversation's first turn only"
             )
         output = self._output(turn)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
-        own = told.tokens(self._tokenizer)
+        own = request.tokens(self._tokenizer)
         think = 0 if not number else self._think_ns(turn)
         carried = self.workload.history == "planned" and number + 1 < many
         planned = self._planned(turn) if carried else b""
@@ -231,11 +231,11 @@ def place_reply(body: bytes, skip: int, one: DatasetRequest, joint: TurnTemplate
     assert isinstance(first, dict)
     if tools is not None:
         opening = tools.json.partition("$said")[0]
-        before, behind = (text.encode() for text in (opening + tools.said).split("$text"))
+        before, after = (text.encode() for text in (opening + tools.said).split("$text"))
         silent = (opening + (tools.silent or tools.call.json.partition("$")[0])).encode()
-        if own.startswith(before + behind):
+        if own.startswith(before + after):
             return body, skip + len(before), True
         if own.startswith(silent):
             rest = own[len((opening + tools.silent).encode()) :]
-            return body[:skip] + before + behind + rest, skip + len(before), True
+            return body[:skip] + before + after + rest, skip + len(before), True
     return body, 0, first.get("role") != "assistant"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
@@ -13,6 +13,8 @@ from fastllmload.documents.run import (
     ClassObjectives,
     ClassResult,
     Conversations,
+    ModelResult,
+    PartResult,
     RunDocument,
     SessionFigures,
     TurnResult,
@@ -24,6 +26,8 @@ from fastllmload.report.text.traffic import (
     balance_text,
     class_targets,
     ending_texts,
+    gaps_of_part,
+    has_objective,
     most_asked,
     session_texts,
     slots_text,
@@ -31,6 +35,10 @@ from fastllmload.report.text.traffic import (
 )
 
 MOST = 50  # rows of a table
+PART = [
+    "requests", "failed", "requests/s", "output tok/s", "TTFT P50", "TTFT P99", "TPOT P50", "ITL P50", "ITL P99", "E2E P50",
+    "E2E P99",
+]  # fmt: skip
 SPREAD = 12  # numbers of backends
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
 
@@ -40,7 +48,10 @@ def blocks(document: RunDocument) -> Iterator[Block]:
     if document.classes:
         yield classes(document, document.classes)
     if document.models:
-        yield models(document)
+        yield models("Models", most_asked(document.models))
+        for name, one in (document.classes or {}).items():
+            if one.models:
+                yield models(f"Models of class {name}", one.models)
     if document.backends is not None:
         yield from backends(document.backends)
     fairness = class_table(document, "Fairness of request classes")
@@ -64,7 +75,10 @@ def blocks(document: RunDocument) -> Iterator[Block]:
 def classes(document: RunDocument, found: dict[str, ClassResult]) -> Table:
     """One row per request class."""
     met = {} if document.slo is None else document.slo.classes
-    rows = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
+    rows = [
+        _class(name, one, met.get(name) if has_objective(document, name) else None)
+        for name, one in list(found.items())[:MOST]
+    ]
     latencies = [f"{name.upper()} {q.upper()}" for name, q in FIGURES]
     mixed = any(one.loop is not None for one in found.values())
     rows = [row if mixed else row[:1] + row[4:] for row in rows]
@@ -110,23 +124,23 @@ def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> list[Cel
     ]
 
 
-def models(document: RunDocument) -> Table:
-    """One row per model, those with the most requests first."""
+def models(title: str, found: Sequence[ModelResult]) -> Table:
+    """One row per model."""
+    asked = any(one.share_asked is not None for one in found)
+    columns, cells = _parts(found[:MOST])
     rows: list[list[Cell]] = [
         [
             str(one.name),
-            *(count(each) for each in (one.planned, one.sent, one.ok, one.failed)),
-            *(percent(each) for each in (one.share_asked, one.share_planned, one.share_sent)),
-            *(count(each) for each in (one.input_tokens, one.output_tokens)),
-            *(marked(getattr(one, metric), q) for metric in ("ttft", "e2e") for q in ("p50", "p99")),
+            *(percent(each) for each in ((one.share_asked, one.share_planned) if asked else ())),
+            percent(one.share_sent),
+            *each,
         ]
-        for one in most_asked(document)[:MOST]
+        for one, each in zip(found, cells, strict=False)
     ]
-    latencies = [f"{name} {q}" for name in ("TTFT", "E2E") for q in ("P50", "P99")]
-    columns = ["model", "planned", "sent", "ok", "failed", "asked", "drawn", "sent", "input", "output", *latencies]
-    rest = [f"{len(document.models) - MOST} more models are in run.json."] if len(document.models) > MOST else []
-    notes = ["Shares as asked, as drawn, and of what was sent. Tokens of the requests that succeeded. Latencies in ms."]
-    return Table("Models", columns, rows, [*notes, *rest, *few_samples_note(has_marks(rows))])
+    shares = ["asked", "drawn", "sent"] if asked else ["sent"]
+    rest = [f"{len(found) - MOST} more models are in run.json."] if len(found) > MOST else []
+    notes = [f"Shares {'as asked, as drawn, and ' if asked else ''}of what was sent. Latencies in ms."]
+    return Table(title, ["model", *shares, *columns], rows, [*notes, *rest, *few_samples_note(has_marks(rows))])
 
 
 def backends(found: BackendFigures) -> Iterator[Block]:
@@ -134,29 +148,40 @@ def backends(found: BackendFigures) -> Iterator[Block]:
     if not some(found.named):
         yield Items([f"No answer has the header {found.header}: which server answered is not known."])
         return
+    names, cells = _parts(found.each[:MOST])
     rows: list[list[Cell]] = [
-        [
-            one.name or "others",
-            *(count(each) for each in (one.sent, one.ok, one.failed)),
-            percent(one.share),
-            *(count(each) for each in (one.input_tokens, one.output_tokens, one.cached_tokens)),
-            percent(one.cached_share),
-            *(cell for metric in (one.ttft, one.tpot) for cell in (quantity(metric.mean), *_quantiles(metric))),
-        ]
-        for one in found.each[:MOST]
+        [one.name or "others", percent(one.share), percent(one.cached_share), *each]
+        for one, each in zip(found.each, cells, strict=False)
     ]
-    latencies = [f"{name} {each}" for name in ("TTFT", "TPOT") for each in ("mean", "P50", "P99")]
-    columns = ["backend", "requests", "ok", "failed", "share", "input", "output", "cached", "of prompts", *latencies]
-    notes = [f"By {found.header} of the answers. Tokens of the requests that succeeded. Latencies in ms."]
+    notes = [f"By {found.header} of the answers. Cached: of the prompts of answers that say it. Latencies in ms."]
     notes.append(f"{balance_text(found)[0].upper()}{balance_text(found)[1:]}.")
     if some(found.unnamed):
         notes.append(f"{count(found.unnamed)} answers do not have the header.")
     if len(found.each) > MOST:
         notes.append(f"{len(found.each) - MOST} more backends are in run.json.")
     notes += [] if found.caveat is None else [f"{found.caveat[0].upper()}{found.caveat[1:]}."]
+    columns = ["backend", "share", "cached", *names]
     yield Table("Backends", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
     if found.moves is not None and some(found.moves.compared):
         yield moves(found.moves)
+
+
+def _parts(found: Sequence[PartResult]) -> tuple[list[str], list[list[Cell]]]:
+    """Columns and cells of models or backends; with the share that met the objectives where there are any."""
+    judged = any(one.slo_attainment is not None for one in found)
+    cells: list[list[Cell]] = [
+        [
+            *(count(each) for each in (one.sent, one.failed)),
+            *(quantity(each) for each in (one.req_s, one.output_tok_s)),
+            *_quantiles(one.ttft),
+            marked(one.tpot, "p50"),
+            *_quantiles(gaps_of_part(one)[1]),
+            *_quantiles(one.e2e),
+            *([percent(one.slo_attainment)] if judged else []),
+        ]
+        for one in found
+    ]
+    return [*PART, *(["objectives met"] if judged else [])], cells
 
 
 def moves(found: BackendMoves) -> Table:

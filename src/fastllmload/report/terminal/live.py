@@ -14,7 +14,7 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
-from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot, others, worst
+from fastllmload.report.terminal.snapshot import ClassSnapshot, HostSnapshot, Snapshot, others, worst
 from fastllmload.report.terminal.summary import summary
 from fastllmload.report.text.failures import errors, failed_counts
 from fastllmload.report.text.numbers import clock, count, percent, quantity
@@ -22,6 +22,7 @@ from fastllmload.report.text.numbers import clock, count, percent, quantity
 EVERY_S = 0.25
 BAR, LABEL, HOST = 30, 11, 15
 HOSTS = 8  # that are shown: with them the view has 23 lines
+CLASSES = 8
 # One row for each later row, so that the view keeps its height
 UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
 
@@ -86,7 +87,37 @@ def render_snapshot(snapshot: Snapshot, redact: Redact = str) -> Group:
     for name, text, style in _rows(snapshot):
         parts = ((f"{name:<{LABEL}}", "bold"), (redact(text), style))
         lines.append(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
-    return Group(*lines, *_hosts(snapshot, redact))
+    return Group(*lines, *_hosts(snapshot, redact), *_classes(snapshot, redact))
+
+
+def _classes(now: Snapshot, redact: Redact) -> list[Text]:
+    """A table of the classes of a mix, those with the most failures first where there is no room for all."""
+    if not now.classes:
+        return []
+    shown = now.classes
+    if len(shown) > CLASSES:
+        shown = sorted(shown, key=lambda one: (-one.failed, -one.ok))[:CLASSES]
+    titles = _class_columns(("flight", "ok", "failed", "p50 ms", "p99 ms"))
+    head = f"{f'{count(len(now.classes))} classes':<{HOST}}{'':<10}{titles}"
+    lines = [Text(head, "bold"), *(_class(one, redact) for one in shown)]
+    rest = len(now.classes) - len(shown)
+    return [*lines, Text(f"{count(rest)} more classes")] if rest else lines
+
+
+def _class(one: ClassSnapshot, redact: Redact) -> Text:
+    name = redact(one.name)
+    counts = [count(each) for each in (one.in_flight, one.ok, one.failed)]
+    figures = _class_columns([*counts, quantity(one.p50_ms), quantity(one.p99_ms)])
+    return Text.assemble(
+        (f"{name if len(name) < HOST else f'{name[: HOST - 2]}…':<{HOST}}", "bold"),
+        (f"{one.latency:<10}{figures}", "red" if one.failed else ""),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _class_columns(texts: Sequence[str]) -> str:
+    return "".join(f"{text:>{width}}" for text, width in zip(texts, (9, 9, 8, 11, 11), strict=True))
 
 
 def _hosts(now: Snapshot, redact: Redact) -> list[Text]:

@@ -41,6 +41,19 @@ class HostSnapshot:
         return STATUSES.index(self.status), self.silent_s * self.silent, self.failed, self.lag_p99_us or 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassSnapshot:
+    """One class of a mix, as far as its rows are written: about a second ago."""
+
+    name: str
+    in_flight: int = 0
+    ok: int = 0
+    failed: int = 0
+    latency: str = "ttft"  # which one the percentiles are of: e2e where answers are not streams of tokens
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
 def worst(hosts: Sequence[HostSnapshot], most: int) -> Sequence[HostSnapshot]:
     """All *hosts* where they are at most *most*; else that many of them, the worst first."""
     return hosts if len(hosts) <= most else sorted(hosts, key=lambda host: host.badness, reverse=True)[:most]
@@ -89,3 +102,4 @@ class Snapshot:
     gc_runs: int = 0
     eta: float | None = None  # seconds until the phase ends
     hosts: Sequence[HostSnapshot] = ()  # of a run over many
+    classes: Sequence[ClassSnapshot] = ()  # of a mix on one host

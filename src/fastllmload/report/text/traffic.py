@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fastllmload.documents.certificate import ClosedClassSlots
 from fastllmload.documents.fields import WITHHELD, Number, known
+from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalFacts, ClassDescription
 from fastllmload.documents.run import (
     BackendFigures,
@@ -15,6 +16,7 @@ from fastllmload.documents.run import (
     ClassResult,
     Conversations,
     ModelResult,
+    PartResult,
     RunDocument,
     SessionFigures,
     SessionObjective,
@@ -130,7 +132,7 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
     found = document.classes or {}
     met = {} if document.slo is None else document.slo.classes
     for name, one in list(found.items())[:MOST]:
-        yield _fact(name, _class(one, met.get(name)))
+        yield _fact(name, _class(one, met.get(name) if has_objective(document, name) else None))
     if len(found) > MOST:
         yield _fact("", f"{len(found) - MOST} more classes in run.json")
     if document.slots is not None:
@@ -138,7 +140,7 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
     closed = [f"{name} {loop_text(one)}" for name, one in found.items() if one.loop == "closed"]
     if closed:
         yield Fact("in flight", ["; ".join(closed[:MOST] + ["..."] * (len(closed) > MOST))], BELOW, overflow="wrap")
-    yield from _facts("models", model_texts(document))
+    yield from _facts("models", list(model_texts(document)))
     yield from _facts("backends", backend_texts(document))
     yield from _facts("targets", class_targets(document)[:MOST])
     sessions = document.plan.description.workload.sessions
@@ -164,10 +166,10 @@ def _class(one: ClassResult, met: ClassObjectives | None) -> str:
     goal = "" if met is None or met.slo_attainment is None else f"; {percent(met.slo_attainment)} meet"
     of_tokens = answers_in_tokens(one)
     first = one.ttft if of_tokens else one.e2e
-    few = "*" if has_too_few_samples(first, "p99", SAMPLES_NEEDED["p99"]) else ""
-    latency = f"{'ttft' if of_tokens else 'e2e'} {quantity(first.p50)}, p99 {quantity(first.p99)}{few}"
+    latency = f"{'ttft' if of_tokens else 'e2e'} {quantity(first.p50)}, p99 {quantity(first.p99)}{_mark(first)}"
     rest = f"; tpot {quantity(one.tpot.p50)} ms" if of_tokens else f" ms; {quantity(one.input_tok_s)} input tok/s"
-    return f"{count(one.ok)} ok, {count(one.failed)} failed{left}; {latency}{rest}{goal}"
+    failed = f", {count(one.failed)} failed" if some(one.failed) else ""
+    return f"{count(one.ok)} ok{failed}{left}; {latency}{rest}{goal}"
 
 
 def loop_text(one: ClassResult) -> str:
@@ -187,6 +189,14 @@ def closed_class_text(one: ClosedClassSlots) -> str:
         f"{count(one.slots)} asked, {percent(one.empty_share)} of their time lost by the client; turn-around P50, P99, max "
         f"{', '.join(map(quantity, (turn.p50, turn.p99, turn.max)))} us of {count(one.n)} requests"
     )
+
+
+def has_objective(document: RunDocument, name: str) -> bool:
+    """Whether an objective applies to the class *name*; without one, every request that succeeds meets all."""
+    classes = document.plan.classes
+    number = str(classes.index(name)) if name in classes else None
+    found = () if document.slo is None else document.slo.objectives
+    return not found or any(one.class_ in (None, name, number) for one in found)
 
 
 def answers_in_tokens(one: ClassResult) -> bool:
@@ -209,20 +219,39 @@ def model_name(document: RunDocument) -> str | None:
     return f"{several[0].name} and {len(several) - 1:,} more" if len(several) > 1 else document.target.model
 
 
-def most_asked(document: RunDocument) -> list[ModelResult]:
-    """The models of the run, those with the most requests first."""
-    return sorted(document.models, key=lambda one: -(known(one.sent) or 0))
+def most_asked(found: Sequence[ModelResult]) -> list[ModelResult]:
+    """Those with the most requests first."""
+    return sorted(found, key=lambda one: -(known(one.sent) or 0))
 
 
-def model_texts(document: RunDocument) -> list[str]:
-    """One text for each of the models with the most requests."""
-    found = most_asked(document)
-    lines = [
-        f"{one.name} {percent(one.share_sent)} ({percent(one.share_asked)} asked), {count(one.sent)} sent, "
-        f"{count(one.failed)} failed; ttft {quantity(one.ttft.p50)} ms"
-        for one in found[:MODELS]
-    ]
-    return lines + ([f"{len(found) - MODELS} more models in run.json"] if len(found) > MODELS else [])
+def model_texts(document: RunDocument) -> Iterator[str]:
+    """One text for each of the models with the most requests; of each class that asks several, if any does."""
+    of_classes = [(f"{name}: ", one.models) for name, one in (document.classes or {}).items() if one.models]
+    for label, models in of_classes[:MOST] or [("", document.models)]:
+        found = most_asked(models)
+        yield from (f"{label}{one.name} {percent(one.share_sent)}{_part(one)}" for one in found[:MODELS])
+        if len(found) > MODELS:
+            yield f"{label}{len(found) - MODELS} more models in run.json"
+
+
+def _part(one: PartResult) -> str:
+    """`, 3 failed; ttft 13.67, p99 19.60; itl 3.000, p99 8.487 ms` of one model or backend."""
+    failed = f", {count(one.failed)} failed" if some(one.failed) else ""
+    name, gaps = gaps_of_part(one)
+    latencies = [
+        f"{label} {quantity(metric.p50)}, p99 {quantity(metric.p99)}{_mark(metric)}"
+        for label, metric in (("ttft", one.ttft), (name, gaps)) if metric.n
+    ] or [f"e2e {quantity(one.e2e.p50)}, p99 {quantity(one.e2e.p99)}{_mark(one.e2e)}"]  # fmt: skip
+    return f"{failed}; {'; '.join(latencies)} ms"
+
+
+def gaps_of_part(one: PartResult) -> tuple[str, Metric]:
+    """The gaps that have values, by the option of the run, and their name."""
+    return next(((name, found) for name in ("tbc", "itl_b") if (found := getattr(one, name)).n), ("itl", one.itl))
+
+
+def _mark(metric: Metric) -> str:
+    return "*" if has_too_few_samples(metric, "p99", SAMPLES_NEEDED["p99"]) else ""
 
 
 def backend_texts(document: RunDocument) -> list[str]:
@@ -234,11 +263,7 @@ def backend_texts(document: RunDocument) -> list[str]:
         return [f"no answer has the header {found.header}"]
     unnamed = f"; {count(found.unnamed)} answers without it" if some(found.unnamed) else ""
     lines = [f"{count(found.servers)} by {found.header}{unnamed}"]
-    lines += [
-        f"{one.name or 'others'} {percent(one.share)}, {count(one.failed)} failed; ttft {quantity(one.ttft.p50)}, p99 "
-        f"{quantity(one.ttft.p99)} ms"
-        for one in found.each[:BACKENDS]
-    ]
+    lines += [f"{one.name or 'others'} {percent(one.share)}{_part(one)}" for one in found.each[:BACKENDS]]
     if (more := (known(found.servers) or 0) - BACKENDS) > 0:
         lines.append(f"{count(more)} more backends in run.json")
     lines.append(balance_text(found))
@@ -270,7 +295,11 @@ def class_targets(document: RunDocument) -> list[str]:
     found = [(name, one) for name, one in (document.classes or {}).items() if one.urls]
     if len({target_text(one) for _, one in found}) < 2:
         return []
-    return [f"{name} to {target_text(one)}, model {one.model})" for name, one in found]
+    return [f"{name} to {target_text(one)}, {_models(one)})" for name, one in found]
+
+
+def _models(one: ClassResult) -> str:
+    return f"{len(one.models)} models" if one.models else f"model {one.model}"
 
 
 def target_text(one: ClassResult) -> str:
@@ -294,7 +323,7 @@ def limit_text(one: SessionObjective) -> str:
 
 def session_texts(found: SessionFigures) -> list[str]:
     """How many sessions ended well, how long they took, where the time went, and what the cache found."""
-    few = "*" if has_too_few_samples(found.makespan, "p99", SAMPLES_NEEDED["p99"]) else ""
+    few = _mark(found.makespan)
     lines = [
         f"{count(found.completed)} of {count(found.begun)} completed ({quantity(found.completed_per_s)}/s), "
         f"{count(found.failed)} failed, {count(found.unfinished)} cut off",

@@ -76,16 +76,16 @@ def read(file: TraceFile) -> CallGraph:
 
 def _other_size(file: TraceFile) -> int | None:
     """The smallest power of two that is the block size of all rows; None when there is none, and where BLOCK is one."""
-    low, high, told = 1, 1 << 30, 0
+    low, high, bounded = 1, 1 << 30, 0
     for _, row in file.rows(MooncakeRow):
         if row.hash_ids and row.input_length is not None and row.input_length > 0:
             many = len(row.hash_ids)
             low = max(low, -(-row.input_length // many))
             if many > 1:
-                told += 1
+                bounded += 1
                 high = min(high, (row.input_length - 1) // (many - 1))
     size = 1 << (low - 1).bit_length()
-    return size if told > 1 and size <= high and not low <= BLOCK <= high else None
+    return size if bounded > 1 and size <= high and not low <= BLOCK <= high else None
 
 
 def _read(file: TraceFile, size: int, notes: list[str]) -> CallGraph:

@@ -39,8 +39,28 @@ def test_names_of_workers_are_joined() -> None:
     assert a["ttft"]["p50"] == pytest.approx(10.0) and b["ttft"]["p50"] == pytest.approx(25.0)
     assert (a["input_tokens"], a["output_tokens"], a["cached_tokens"], a["cached_share"]) == (200, 10, 50, 0.25)
     assert (b["cached_tokens"], b["cached_share"]) == (None, None)
+    assert (a["success_rate"], b["success_rate"], a["slo_attainment"]) == (pytest.approx(2 / 3), 1.0, None)
+    of_all = measure(run)["metrics"]["req_s"]["value"]  # of five requests, one of which has no server
+    assert (a["req_s"], b["req_s"]) == (pytest.approx(0.4 * of_all), pytest.approx(0.4 * of_all))
     assert (found["named"], found["unnamed"], found["servers"]) == (5, 0, 2)
     assert found["max_over_mean"] == pytest.approx(3 / 2.5) and found["moves"] is None and found["caveat"] is None
+
+
+def test_objectives_and_gaps_are_of_the_server() -> None:
+    """The first server meets the objective in one of two requests; the gaps of both are all of the run."""
+    asked = {"config": {"target": {"backend_header": "x-backend"}, "output": {"goodput": [["ttft", 15.0]]}}}
+    run = run_of(
+        [10.0, 20.0, 12.0], manifest={**asked, "backend_names": [{"worker": 0, "names": ["a", "b"]}]}, http_status=200
+    )
+    run.rows["backend"] = [1, 1, 2]
+    a, b = measure(run)["backends"]["each"]
+    assert (a["slo_attainment"], b["slo_attainment"]) == (0.5, 1.0)
+    pooled = measure(run)["metrics"]["share_single"]["pooled_as"]
+    together = measure(run)["metrics"][pooled]
+    assert a[pooled]["n"] + b[pooled]["n"] == together["n"] > 0
+    assert a[pooled]["mean"] * a[pooled]["n"] + b[pooled]["mean"] * b[pooled]["n"] == pytest.approx(
+        together["mean"] * together["n"]
+    )
 
 
 def test_answers_without_the_header_are_counted() -> None:
