@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
+from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from fastllmload.metrics.request.action import first_call_ns
 from fastllmload.plan.plan import EDGE_START, Plan
 from fastllmload.records.layout import EVENT_TOOL, OK
 from fastllmload.workload.graph import WaitKind
-from fastllmload.workload.traces.formats import read_call_graph
+from fastllmload.workload.traces.formats import detect_format, read_call_graph
 from fastllmload.workload.underway import AFTER_ALL_NS, read_start, under_way
 
 QUICK: dict[str, Any] = {"overrides": (("step_ms", "1"), ("block_size", str(BLOCK)))}
@@ -306,3 +308,137 @@ def test_first_actions_are_those_that_the_server_sent(tmp_path: Path) -> None:
     each = np.where(called > 0, called, first) - submit
     assert found.document["metrics"]["ttfa"]["mean"] == pytest.approx(each.mean() / 1e6)
     assert found.document["metrics"]["session_first_action"]["p50"] == pytest.approx(np.median(by_session), rel=0.05)
+
+
+SAMPLES = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[3] / "shared" / "corpora")) / "agentic"
+SHARING = [  # sample, block size of the server, further options
+    ("mooncake_sessions.jsonl", 512, []),
+    ("mooncake_sessions.jsonl", 512, ["--trace-prompts", "delta", "--history", "planned"]),
+    ("agentic_mooncake.jsonl", 64, []),
+    ("weka_linear.json", 64, []),
+    ("weka_rows.jsonl", 64, []),
+    ("dynamo_request_trace.jsonl", 64, []),
+    ("bailian.jsonl", 16, []),
+    ("tracelab.jsonl", 1, ["--trace-max-wait", "500ms"]),
+    ("applied_compute.jsonl", 1, []),
+]
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the agentic samples are not there (FASTLLMLOAD_CORPORA)")
+@pytest.mark.parametrize(("file", "block", "options"), SHARING, ids=[f"{one[0]}{len(one[2])}" for one in SHARING])
+def test_the_server_finds_what_the_plan_states_of_each_format(
+    tmp_path: Path, file: str, block: int, options: list[str]
+) -> None:
+    """By the server's log: call by call, with blocks of the trace's size."""
+    name = detect_format(SAMPLES / file)
+    words = [
+        "--workload", name, "--dataset-path", str(SAMPLES / file), "--warmup", "0", "--trace-speed", "4", *options,
+        "--endpoint-type", "openai-completions", "--prompt-form", "ids",
+    ]  # fmt: skip
+    engine = (("step_ms", "1"), ("block_size", str(block)), ("kv_blocks", "131072"))
+    found = measure(tmp_path / "m", words, overrides=engine)
+    plan, (ours, theirs) = Plan.read_record(found.run.directory / "plan"), found.joined()
+    theirs = theirs[np.argsort(ours["request"], kind="stable")]
+    assert plan.calls is not None
+    assert theirs["prompt_tokens"].tolist() == plan.input_tokens.tolist()
+    assert theirs["cached_tokens"].tolist() == plan.calls["ideal_tokens"].tolist()
+    cache, facts = found.document["sessions"]["cache"], plan.description.workload.sessions
+    assert facts is not None and facts.ideal is not None and cache["achieved"] == cache["ideal"]
+    assert facts.ideal.whole_block_share == pytest.approx(cache["achieved"])
+
+
+def additions(path: Path, sessions: int, seed: int) -> None:
+    """Sessions of 1 to 6 rows that add to the prompt before them: a common block, then blocks of which some are common."""
+    stream, lines = random.Random(seed), []
+    for session in range(sessions):
+        for turn in range(stream.randint(1, 6)):
+            start = 1000 * (session + 1) + 10 * turn
+            ids = (
+                [0, 1 + session % 3, start]
+                if not turn
+                else [900 + stream.randrange(3), start + 1][: stream.randint(1, 2)]
+            )
+            row = {
+                "session_id": f"s{session}", "input_length": BLOCK * len(ids), "output_length": stream.randint(3, 70),
+                "hash_ids": ids, **({"delay": 5} if turn else {"timestamp": session * 60}),
+            }  # fmt: skip
+            lines.append(json.dumps(row))
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "exact"),
+    [(["--history", "planned", "--prompt-form", "ids"], True), (["--history", "planned"], False), ([], False)],
+)
+def test_additions_are_shared_between_sessions(tmp_path: Path, options: list[str], exact: bool) -> None:
+    """Rows that add to a prompt begin with blocks of other sessions, after a planned reply or the server's own. By the
+    server's log it finds what the plan states: all of it where replies are planned, and never more where they are its own.
+    """
+    trace = tmp_path / "trace.jsonl"
+    additions(trace, 40, seed=2)
+    words = [
+        "--workload", "mooncake", "--dataset-path", str(trace), "--warmup", "0", "--trace-prompts", "delta",
+        "--endpoint-type", "openai-completions", *options,
+    ]  # fmt: skip
+    found = measure(tmp_path / "m", words, **QUICK)
+    plan, (ours, theirs) = Plan.read_record(found.run.directory / "plan"), found.joined()
+    theirs = theirs[np.argsort(ours["request"], kind="stable")]
+    assert plan.calls is not None and (ours["status"] == OK).all()
+    ideal = plan.calls["ideal_tokens"]
+    first = plan.calls["turn"] == 0
+    assert (ideal[first] > 0).sum() > 30, "sessions begin alike"
+    facts = plan.description.workload.sessions
+    assert facts is not None and (facts.inexact == ()) == exact and ("hits-inexact" in found.said) == (not exact)
+    if options:
+        assert theirs["prompt_tokens"].tolist() == plan.input_tokens.tolist()
+        assert abs(int(theirs["cached_tokens"].sum()) / int(ideal.sum()) - 1) < 0.001
+        assert (theirs["cached_tokens"] == ideal).mean() > 0.98
+        return
+    assert (theirs["cached_tokens"][first] == ideal[first]).mean() > 0.95
+    assert (theirs["cached_tokens"] <= ideal).mean() > 0.95 and int(theirs["cached_tokens"].sum()) > 0.7 * int(
+        ideal.sum()
+    )
+
+
+def test_additions_under_way_continue_prompts_of_the_warm_up(tmp_path: Path) -> None:
+    """By the server's log: with planned replies prompts are complete, so that sessions can begin in their middle."""
+    trace = tmp_path / "trace.jsonl"
+    additions(trace, 40, seed=4)
+    options = [
+        "--workload", "mooncake", "--dataset-path", str(trace), "--trace-prompts", "delta", "--history", "planned",
+        "--concurrency", "6", "-n", "30", "--seed", "3",
+    ]  # fmt: skip
+    _, plan, _, theirs = measured_with_start(tmp_path / "m", options, "1")
+    assert plan.calls is not None and len(plan.under_way) > 2
+    ideal = plan.calls["ideal_tokens"]
+    assert (theirs["prompt_tokens"] == plan.input_tokens).all() and int(ideal.sum()) > 0
+    assert (theirs["cached_tokens"] == ideal).mean() > 0.97
+    assert abs(int(theirs["cached_tokens"].sum()) / int(ideal.sum()) - 1) < 0.002
+
+
+@pytest.mark.parametrize("history", ["real", "planned"])
+def test_branches_keep_a_part_of_a_conversation(tmp_path: Path, history: str) -> None:
+    """By the server's log: y keeps all but the last reply, z the system prompt, w everything."""
+    trace = tmp_path / "trace.jsonl"
+    named = {"r": (None, -1), "x": ("r", -1), "y": ("x", 4), "z": ("x", 1), "w": ("x", -1)}
+    lines = [
+        {
+            "id": name, "session": "s", "output_tokens": 3, "messages": [{"role": "user", "content": f"say {name}"}],
+            "kept": kept, **({"at_s": 0} if before is None else {"after": [before], "context": before}),
+        }
+        for name, (before, kept) in named.items()
+    ]  # fmt: skip
+    lines[0]["messages"] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "say r"}]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ["--workload", "graph", "--dataset-path", str(trace), "--warmup", "0", "--history", history]
+    found = measure(tmp_path / "m", options, **QUICK, logged=("body:messages",))
+    ours, theirs = found.joined()
+    assert (ours["status"] == OK).all()
+    graph = read_call_graph("graph", trace)
+    notes = [found.truth.notes[serial].partition(": ")[2] for serial in theirs["serial"].tolist()]
+    sent = {name: literal_eval(note) for name, note in zip(graph.call_id, notes, strict=True)}
+    assert [one["role"] for one in sent["w"]] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert sent["x"][:2] == sent["r"] and sent["w"][:4] == sent["x"]
+    assert sent["y"] == [*sent["x"], {"role": "user", "content": "say y"}]
+    assert sent["z"] == [sent["r"][0], {"role": "user", "content": "say z"}]
+    assert all(len(sent[name][2]["content"].split()) == 3 for name in "xyw"), "a reply has three words"

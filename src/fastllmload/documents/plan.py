@@ -175,6 +175,7 @@ class SessionFacts(Document, frozen=True, kw_only=True):
     waits: dict[str, WaitFacts] = {}  # after the replies that calls wait for, by kind: tool, user, agent, unknown
     ideal: IdealHitRates | None = None  # None: the trace does not say what prompts share
     notes: Annotated[tuple[str, ...], field("sentences")] = ()  # what was assumed of the trace
+    inexact: Annotated[tuple[str, ...], field("sentences")] = ()  # why a server can find other hits than *ideal*
     start: str | None = None  # as given by `--session-start`: stationary, share:LOW,HIGH; None: fresh
     under_way: Annotated[Number, field("sessions", Reveals.LOAD)] = None  # that began before time zero, with calls left
     ending: Annotated[Number, field("sessions", Reveals.LOAD)] = (

@@ -55,6 +55,8 @@ def plan_lines(load: Load, seed: int, plans: Plans, workers: int, session: Sessi
     if share is not None and share < EXACT_SHARE:
         note = f"note: only {share:.2%} of the prompts have the length that was drawn for them"
         lines.append(coded("prompt-lengths-inexact", note))
+    sessions = measure.description.workload.sessions
+    lines += [coded("hits-inexact", f"note: {text}") for text in ([] if sessions is None else sessions.inexact)]
     deviation = plans.warmup_deviation
     if deviation is not None and load.default_warmup:
         note = f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more"

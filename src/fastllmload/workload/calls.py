@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
-from fastllmload.workload.blocks import CheckedBlocks, check_blocks, join_blocks
 from fastllmload.workload.dataset import MOST_TOKENS
 from fastllmload.workload.graph import UNKNOWN, CallGraph, Message, Numbers, WaitKind
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import CheckedBlocks, check_blocks, join_blocks
 
 
 class After(NamedTuple):
@@ -72,14 +72,19 @@ def graph_error(text: str) -> InputError:
 
 def build_graph(
     name: str, sha256: str, calls: Sequence[TracedCall], *, block_tokens: int = 0, scope: str = "file",
-    left_out: Mapping[str, int] | None = None, notes: Sequence[str] = (),
+    left_out: Mapping[str, int] | None = None, notes: Sequence[str] = (), begins: str = "a start or a predecessor",
 ) -> CallGraph:  # fmt: skip
-    """The graph of *calls*, in the order of the file. InputError for cycles, unknown predecessors, and the like."""
+    """The graph of *calls*, in the order of the file. InputError for cycles, unknown predecessors, and the like.
+
+    *begins*: the fields of the format that say when a call begins, for messages.
+    """
     if not calls:
         why = ", ".join(f"{count} {reason}" for reason, count in (left_out or {}).items())
         raise InputError("dataset-empty", f"the trace contains no call{f' ({why})' if why else ''}")
     index = _index(calls)
-    after = [[(index[one.call], one.wait_ns, one.from_start) for one in _after(call, calls, index)] for call in calls]
+    after = [
+        [(index[one.call], one.wait_ns, one.from_start) for one in _after(call, calls, index, begins)] for call in calls
+    ]
     sessions = _order(calls, after)
     order = [call for session in sessions for call in session.calls]
     place = {call: at for at, call in enumerate(order)}
@@ -175,6 +180,7 @@ def _index(calls: Sequence[TracedCall]) -> dict[str, int]:
             raise field_error(
                 f"{call.where}: kept is {call.kept}; write how many messages or blocks stay, or -1 for all"
             )
+        _check_tokens(call)
         shortest = min(call.wait_ns, *(one.wait_ns for one in call.after), 0)
         if shortest < 0:
             raise field_error(f"{call.where}: call {call.id!r} has a wait of {shortest / 1e9:g} s; write 0 s or more")
@@ -186,7 +192,18 @@ def _index(calls: Sequence[TracedCall]) -> dict[str, int]:
     return index
 
 
-def _after(call: TracedCall, calls: Sequence[TracedCall], index: Mapping[str, int]) -> Sequence[After]:
+def _check_tokens(call: TracedCall) -> None:
+    """InputError where more tokens are shared than the prompt has, or a part of no conversation is kept."""
+    shared = call.prefix_tokens or 0
+    if call.context is None and 0 < call.input < shared:
+        raise field_error(
+            f"{call.where}: prefix_tokens is {shared}, but the prompt has {call.input} tokens; correct one of them"
+        )
+    if call.context is None and call.kept != UNKNOWN:
+        raise field_error(f"{call.where}: kept is {call.kept}, but the call continues no conversation; add context")
+
+
+def _after(call: TracedCall, calls: Sequence[TracedCall], index: Mapping[str, int], begins: str) -> Sequence[After]:
     """Its predecessors. InputError when one does not exist or is listed twice, and for a call without a start."""
     seen: set[str] = set()
     for one in call.after:
@@ -209,9 +226,7 @@ def _after(call: TracedCall, calls: Sequence[TracedCall], index: Mapping[str, in
                 f"{call.where}: call {call.id!r} starts before {late!r}, for which it waits; correct one of the two times",
             )
     if not call.after and call.due_ns is None and call.start_ns is None:
-        raise graph_error(
-            f"{call.where}: call {call.id!r} has neither a start nor a predecessor; give it one of the two"
-        )
+        raise graph_error(f"{call.where}: call {call.id!r} has neither a start nor a predecessor; add {begins}")
     return call.after
 
 

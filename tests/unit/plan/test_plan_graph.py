@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from refusals import raises_code
 from support.agentic_traces import write_trace
 
 from fastllmload.cli.main import main
@@ -284,9 +285,7 @@ def test_a_conversation_is_continued_after_its_last_reply_only(tmp_path, context
         TracedCall("z", "line 3", "r", 0, 5, messages=said, after=[After("r")], context=context, start_ns=2),
         TracedCall("y", "line 4", "y", 0, 5, messages=said, after=[After("z")], start_ns=3),
     ]
-    with pytest.raises(
-        InputError, match="call z of the trace continues a conversation whose last reply it does not wait"
-    ):
+    with raises_code("call-graph-invalid", "call z", f"call {context}"):
         planned(tmp_path / "bodies", build_graph("test", "0" * 64, calls), 1)
 
 

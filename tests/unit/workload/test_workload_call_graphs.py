@@ -14,8 +14,8 @@ from refusals import raises_code
 
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import SCOPES, CallGraph, WaitKind
-from fastllmload.workload.ideal import hit_order, ideal_hits
 from fastllmload.workload.paths import critical_paths, due_and_end, session_shapes
+from fastllmload.workload.sharing.ideal import hit_order, ideal_hits
 from fastllmload.workload.traces.call_lines import write_graph
 from fastllmload.workload.traces.formats import read_call_graph
 from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link

@@ -18,8 +18,8 @@ from refusals import raises_code
 
 from fastllmload.errors import InputError
 from fastllmload.workload.graph import CallGraph, WaitKind
-from fastllmload.workload.ideal import ideal_hits
 from fastllmload.workload.paths import critical_paths
+from fastllmload.workload.sharing.ideal import ideal_hits
 from fastllmload.workload.traces.call_lines import Line, write_graph
 from fastllmload.workload.traces.formats import CALL_GRAPHS, detect_format, read_call_graph
 
@@ -397,7 +397,7 @@ def test_what_spans_say_of_messages_and_tools(tmp_path: Path) -> None:
     ]
     row = chat("a", 0, 1, input__messages=parts, system_instructions="Be short.",
                tool__definitions='[{"type": "function", "name": "f", "parameters": {}}]')  # fmt: skip
-    graph = graph_of(tmp_path, [row, chat("loop", 2, 3, "loop"), chat("none", 4, 5, usage__input_tokens=0)])
+    graph = graph_of(tmp_path, [row, chat("b", 2, 3), chat("none", 4, 5, usage__input_tokens=0)])
     assert graph.messages is not None and graph.messages[0] == [
         {"role": "system", "content": "Be short."},
         {"role": "user", "content": "Go.\nNow."},
@@ -435,6 +435,13 @@ def test_spans_that_are_wrong(tmp_path: Path, change: Row, said: tuple[str, ...]
         graph_of(tmp_path, [{"resourceSpans": 5}])
 
 
+@pytest.mark.parametrize("parents", [["a"], ["b", "a"], ["b", "c", "b"]])
+def test_spans_around_each_other_are_refused(tmp_path: Path, parents: list[str]) -> None:
+    rows = [chat(name, at, at + 1, parent) for at, (name, parent) in enumerate(zip("abc", parents, strict=False))]
+    with raises_code("call-graph-invalid", "line", "parent_span_id"):
+        graph_of(tmp_path, rows)
+
+
 def test_typed_attributes(tmp_path: Path) -> None:
     typed = [
         {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
@@ -466,6 +473,9 @@ def test_tracelab_rounds_without_what_is_needed(tmp_path: Path) -> None:
         graph_of(tmp_path, [{**good, "prefix_tokens": 101}])
     with raises_code("dataset-field-invalid", "line 1", "timestamp", "10:99"):
         graph_of(tmp_path, [round_of("a", ("user_message", "99:00"))])
+    times = {"emitted_at": good["timing_events"][1]["timestamp"], "result_at": good["timing_events"][0]["timestamp"]}
+    odd = graph_of(tmp_path, [{**good, "tools": [{"tool_name": "Task", **times}]}])
+    assert list(odd.left_out.values()) == [1], "a tool that ends before it begins"
 
 
 def dag(name: str, *turns: Row, **more: Any) -> Row:
@@ -516,6 +526,13 @@ def test_other_formats_that_are_wrong(tmp_path: Path) -> None:
         graph_of(tmp_path, [row, {**row, "chat_id": 2, "parent_chat_id": 7}])
     with raises_code("call-graph-invalid", "line 2", "chat_id 1", "line 1"):
         graph_of(tmp_path, [row, row])
+    with raises_code("trace-unsorted", "line 2", "timestamp 1", "2 of chat 1"):
+        graph_of(tmp_path, [{**row, "timestamp": 2}, {**row, "chat_id": 2, "parent_chat_id": 1, "timestamp": 1}])
+    with raises_code("dataset-field-invalid", "line 2", "3 hash_ids of 512 tokens", "600", "input_length"):
+        graph_of(tmp_path, [turn("a", 0, 1), {**turn("a", 5, 1, 2, 3), "input_length": 600}])
+    for rows, fields in (([turn("a", None, 1)], "timestamp"), ([agentic("a", 1)], "timestamp or wait_for")):
+        with raises_code("call-graph-invalid", "line 1", f"add {fields}"):
+            graph_of(tmp_path, rows)
 
 
 # -- our own format ----------------------------------------------------------------------------------------------------
@@ -572,6 +589,9 @@ def test_texts_and_contexts_are_written_too(tmp_path: Path) -> None:
         ({"after": [{"call": "b", "from": "x"}]}, "dataset-field-invalid", ("from is 'x'",)),
         ({"hash_ids": [1]}, "dataset-field-invalid", ("line 1", "block_tokens")),
         ({"input_tokens": -1}, "dataset-field-invalid", ("input_tokens", "-1")),
+        ({"prefix_tokens": 9}, "dataset-field-invalid", ("line 1", "prefix_tokens is 9", "1 token")),
+        ({"kept": 1}, "dataset-field-invalid", ("line 1", "kept is 1", "context")),
+        ({"at_s": None}, "call-graph-invalid", ("line 1", "at_s or after")),
     ],
 )
 def test_graphs_that_are_wrong(tmp_path: Path, change: Row, code: str, said: tuple[str, ...]) -> None:

@@ -13,8 +13,8 @@ from refusals import raises_code, says
 
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.workload.graph import CallGraph, WaitKind, read_longest_waits
-from fastllmload.workload.ideal import IdealHits, hit_order, ideal_hits
 from fastllmload.workload.paths import critical_paths, due_and_end, session_shapes
+from fastllmload.workload.sharing.ideal import IdealHits, hit_order, ideal_hits
 from fastllmload.workload.trace import prefix_hit_rate, read_trace
 from fastllmload.workload.traces.formats import CALL_GRAPHS, detect_format, read_call_graph
 

@@ -104,8 +104,8 @@ cdef class Talks:
                     Calls* calls) except -1
     # What waits for the instant *t* of request *planned* of a graph, when it was due (*when* is EDGE_START) or its reply has ended
     # (0): all whose instants are known are due, *until* that instant (0: without end). The talk may now be that of another request.
-    cdef bint lead_on(self, Talk* talk, uint32_t planned, int64_t t, uint32_t when, int64_t until, Dues* dues,
-                      const unsigned char* reply, size_t size, Calls* calls) except? True
+    cdef bint advance_session(self, Talk* talk, uint32_t planned, int64_t t, uint32_t when, int64_t until, Dues* dues,
+                              const unsigned char* reply, size_t size, Calls* calls) except? True
     cdef int _is_due(self, Session* session, uint32_t planned, uint32_t request, int32_t slot, int64_t until, Dues* dues) except -1
     cdef Talk* _copy(self, Talk* talk) except NULL
     cdef void _leave(self, Session* session) noexcept

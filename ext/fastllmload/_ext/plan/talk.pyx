@@ -164,8 +164,8 @@ cdef class Talks:
             self._add(talk, &self.bodies[0] + self.pieces[number].at, self.pieces[number].size)
         return 0
 
-    cdef bint lead_on(self, Talk* talk, uint32_t planned, int64_t t, uint32_t when, int64_t until, Dues* dues,
-                      const unsigned char* reply, size_t size, Calls* calls) except? True:
+    cdef bint advance_session(self, Talk* talk, uint32_t planned, int64_t t, uint32_t when, int64_t until, Dues* dues,
+                              const unsigned char* reply, size_t size, Calls* calls) except? True:
         cdef Session* session = talk.session
         cdef uint32_t earlier = talk.request - planned      # of rounds of the plan before this one
         cdef uint32_t number, target, continued = 0 if when else self._continued(planned)

@@ -167,7 +167,7 @@ cdef class Releases:
             if talks.pieces is not None:
                 talks.gather(talk, planned)
             if talk.session != NULL:
-                talks.lead_on(talk, planned, t_sched, EDGE_START, self.stop_at, &self.pacer.followers, NULL, 0, NULL)
+                talks.advance_session(talk, planned, t_sched, EDGE_START, self.stop_at, &self.pacer.followers, NULL, 0, NULL)
         self.share.compose(stream)
         if not self.users.only_wait:
             self.users.send(stream, planned, now)
@@ -210,7 +210,7 @@ cdef class Releases:
         s.talk = NULL
         if talk.session != NULL:
             if good:
-                return talks.lead_on(talk, planned, s.x.end.t, 0, self.stop_at, &self.pacer.followers, s.x.reply,
+                return talks.advance_session(talk, planned, s.x.end.t, 0, self.stop_at, &self.pacer.followers, s.x.reply,
                                      s.x.reply_size, s.x.calls)
             goes_on = talk.session.open > 1
             talks.end(talk)

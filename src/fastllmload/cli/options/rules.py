@@ -41,6 +41,7 @@ PLANNED = (
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 WITH_CLASSES = ("custom", "csv", "hf")  # data sets whose entries can have a class
+OF_SESSIONS = (*SESSION_TRACES, "mooncake")
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
 SAMPLED = (
     "telemetry_url",
@@ -87,9 +88,9 @@ ALL_TURNS = OptionRule("option-missing", lambda o: o.get("workload.turns") == "a
 USERS = (
     OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None,
          "{where} belongs to conversations; add --turns COUNT", ("think_time", "tool_turns")),
-    OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None and o.workload not in SESSION_TRACES,
+    OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None and o.workload not in OF_SESSIONS,
          "{where} belongs to conversations; add --turns COUNT", ("history",)),
-    OptionRule("option-not-applicable", lambda o: o.get("workload.history") == "stored" and o.workload in SESSION_TRACES,
+    OptionRule("option-not-applicable", lambda o: o.get("workload.history") == "stored" and o.workload in OF_SESSIONS,
          "--history stored does not go with --workload {workload}, whose calls can wait for several replies; use real"),
     OptionRule("option-not-applicable",
          lambda o: o.get("workload.turns") is not None and o.workload in (*TRACES, "batch", "csv"),
@@ -150,7 +151,10 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in TRACES,
          f"{{where}} goes with a trace; add --workload {named(TRACES)}",
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
-    OptionRule("option-not-applicable", lambda o: o.workload not in (*SESSION_TRACES, "mooncake"),
+    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("workload.turns") is not None,
+         "--session-start needs recorded times of calls, which conversations of --workload {workload} do not have: how long "
+         "they last is up to the server. Give a trace of sessions, such as --workload graph with start_s and end_s"),
+    OptionRule("option-not-applicable", lambda o: o.workload not in OF_SESSIONS,
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
          ("trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks")),
     OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded" and o.has("trace_max_wait"),
@@ -244,7 +248,8 @@ TRAFFIC = (
     OptionRule("option-not-applicable", lambda o: o.drawn_ids and o.get("workload.tokenizer") == "none",
          "--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids", values=form),
     OptionRule("option-not-applicable", lambda o: starts_under_way(o) and bool(o.of_class),
-         "class {of_class!r}: --session-start goes with a run without classes; leave it out"),
+         "class {of_class!r}: --session-start needs a warm-up of its sessions alone, and classes share one in proportion to "
+         "their rates; measure the class in a run of its own, or leave it out"),
     OptionRule("option-missing", lambda o: starts_under_way(o) and o.complete and o.recorded_instants,
          "--session-start begins a load of slots or of arrivals; add --concurrency or --rate"),
     OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("load.rate") is not None
@@ -269,10 +274,6 @@ CLASS = (
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
-    OptionRule("class-load-invalid",
-         lambda o: o.get("load.concurrency") is not None and o.get("workload.session_start") != "fresh",
-         "class {of_class!r} has slots, and --session-start {start} does not go with these in a class; leave it out, or run "
-         "the class by itself with --concurrency", values=lambda o: {"start": o.get("workload.session_start")}),
     OptionRule("protocol-unsupported", lambda o: o.endpoint.call is not None and not o.get("run.http2"),
          "class {of_class!r} uses {protocol}, which needs HTTP/2 for the whole run; add --http-version 2"),
     OptionRule("protocol-unsupported",

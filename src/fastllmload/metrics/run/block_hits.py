@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from fastllmload.arrays import Numbers, Rows
@@ -12,21 +13,28 @@ from fastllmload.records import layout
 
 
 def block_hits(plan: Plan, rows: Rows, counted: Numbers, block_tokens: int) -> BlockHits | None:
-    """*rows*: all calls that were sent in the phase; *counted*: positions of those that the figures are about."""
+    """*rows*: all calls that were sent in the phase; *counted*: positions of those that the figures are about. What was
+    possible when each was sent is not known where prompts are not made of blocks alone.
+    """
     counted = counted[(rows["cached_tokens"][counted] >= 0) & (rows["prompt_tokens"][counted] > 0)]
-    if plan.calls is None or plan.blocks is None or not len(counted) or not block_tokens:
+    if plan.calls is None or not len(counted):
         return None
-    found = at_send(plan, rows, block_tokens)
     size = len(plan.calls)
     ideal = np.asarray(plan.calls["ideal_tokens"])[rows["request"][counted] % size]
     cached, prompt = rows["cached_tokens"][counted].astype(np.int64), int(rows["prompt_tokens"][counted].sum())
     tokens = int(rows["input_target"][counted].sum())
-    could = int(found[counted].sum())
-    return BlockHits(
+    hits = BlockHits(
         requests=len(counted),
         ideal=float(ideal.sum()) / tokens if tokens and (ideal >= 0).all() else None,
-        ideal_at_send=could / tokens if tokens else None,
         achieved=float(cached.sum()) / prompt,
+    )
+    if plan.blocks is None or not block_tokens:
+        return hits
+    found = at_send(plan, rows, block_tokens)
+    could = int(found[counted].sum())
+    return msgspec.structs.replace(
+        hits,
+        ideal_at_send=could / tokens if tokens else None,
         reached=float(cached.sum()) / prompt / (could / tokens) if could else None,
         shortfall=distribution((found[counted] - cached).astype(np.float64), "tokens"),
     )
@@ -47,6 +55,9 @@ def at_send(plan: Plan, rows: Rows, block_tokens: int) -> Numbers:
         planned = int(rows["request"][one]) % size
         own = blocks[first[planned] : first[planned + 1]][: int(rows["input_target"][one]) // block_tokens]
         known = ready[own] <= sent[one]
-        found[one] = (len(own) if known.all() else int(known.argmin())) * block_tokens
+        most = (
+            max(int(rows["input_target"][one]) - 1, 0) // block_tokens
+        )  # a server computes the last token in any case
+        found[one] = min(len(own) if known.all() else int(known.argmin()), most) * block_tokens
         ready[own] = np.minimum(ready[own], token[one])
     return found

@@ -114,9 +114,9 @@ def asked_objectives(run: Run) -> tuple[Objective, ...]:
 
 
 def cache_of(run: Run, chosen: Populations) -> BlockHits | None:
-    """`sessions.cache`: of plans whose prompts are made of blocks."""
+    """`sessions.cache`: of plans that state an ideal hit rate."""
     facts = run.document.plan.description.workload.sessions
-    if facts is None or facts.ideal is None or not known(facts.ideal.block_tokens):
+    if facts is None or facts.ideal is None:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0)
     counted = np.flatnonzero(chosen.latency[sent])

@@ -27,6 +27,11 @@ class ChosenCalls:
     first: Numbers
 
 
+def alone_calls(call: Numbers) -> ChosenCalls:
+    """Each in a session of its own."""
+    return ChosenCalls(call, np.zeros(len(call), np.int64), np.arange(len(call) + 1))
+
+
 @dataclass(frozen=True)
 class Opening:
     """How the measured phase begins, in the middle of sessions. A closed loop has *slots*, and sends as many sessions as

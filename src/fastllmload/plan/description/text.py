@@ -16,6 +16,7 @@ from fastllmload.documents.plan import (
     WorkloadDescription,
 )
 from fastllmload.endpoint import shown
+from fastllmload.errors import coded
 from fastllmload.plan.description.facts import LengthFigures, PercentileSamples, PlanFigures, figures
 from fastllmload.plan.description.picture import spell
 from fastllmload.plan.plan import Plan, classes_within
@@ -156,6 +157,7 @@ def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
         lines.append(("starts", f"{found.start}: {before}"))
     if found.ideal is not None:
         lines.append(("ideal hits", ideal_text(found.ideal)))
+    lines += [("inexact" if not place else "", coded("hits-inexact", text)) for place, text in enumerate(found.inexact)]
     return lines + [("assumed" if not place else "", text) for place, text in enumerate(found.notes)]
 
 

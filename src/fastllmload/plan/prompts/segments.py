@@ -22,31 +22,10 @@ from fastllmload.endpoint import BodyPieces
 from fastllmload.plan.bodies import disk_errors
 from fastllmload.plan.plan import PIECE
 from fastllmload.workload.content.words import WordTable
-from fastllmload.workload.graph import gathered
+from fastllmload.workload.sharing.segments import Segments
 
 Numbers = npt.NDArray[np.int64]
 BATCH_TOKENS = 1 << 20
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Prompt i has the segments `number[first[i]:first[i + 1]]`, and of each the first *used* tokens; a segment has *size*
-    tokens at least. All int64.
-    """
-
-    first: Numbers
-    number: Numbers
-    used: Numbers
-    size: Numbers
-
-    @property
-    def prompts(self) -> int:
-        return len(self.first) - 1
-
-    def taken(self, prompts: Numbers) -> Segments:
-        """Those of the *prompts*, in that order."""
-        place, first = gathered(self.first, prompts)
-        return Segments(first, self.number[place], self.used[place], self.size)
 
 
 @dataclass(frozen=True)

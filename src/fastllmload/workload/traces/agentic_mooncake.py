@@ -33,7 +33,13 @@ def read(file: TraceFile) -> CallGraph:
         if not call.wait_kind and any(agents.get(one.call, call.chain) != call.chain for one in call.after):
             call.wait_kind = WaitKind.AGENT
     return build_graph(
-        "agentic-mooncake", file.sha256, calls, block_tokens=size, scope=file.scope or "file", notes=notes
+        "agentic-mooncake",
+        file.sha256,
+        calls,
+        block_tokens=size,
+        scope=file.scope or "file",
+        notes=notes,
+        begins="timestamp or wait_for",
     )
 
 

@@ -6,9 +6,10 @@ from collections import Counter
 
 import msgspec
 
-from fastllmload.workload.blocks import block_ids
+from fastllmload.errors import InputError
 from fastllmload.workload.calls import After, TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.recorded import overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 
@@ -43,6 +44,12 @@ def read(file: TraceFile) -> CallGraph:
                     f"{where}: parent_chat_id {parent} is not a chat of an earlier line; add it, or write -1"
                 )
             assert before.start_ns is not None
+            if call.start_ns < before.start_ns:
+                raise InputError(
+                    "trace-unsorted",
+                    f"{where}: timestamp {row.timestamp:g} is earlier than {before.start_ns / SECOND:g} of chat {parent}, "
+                    "which it continues; correct one of them",
+                )
             call.after, call.wait_ns = [After(parent)], call.start_ns - before.start_ns
             if parent in continued:
                 call.parent = before.chain

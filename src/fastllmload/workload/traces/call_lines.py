@@ -15,10 +15,10 @@ from msgspec import UNSET, UnsetType
 
 from fastllmload.errors import InputError
 from fastllmload.files import writing
-from fastllmload.workload.blocks import block_ids
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import SCOPES, UNKNOWN, CallGraph, WaitKind
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 
 VERSION = 1
@@ -101,7 +101,14 @@ def read(file: TraceFile) -> CallGraph:
         calls.append(call)
     scope = file.scope or head.scope
     return build_graph(
-        head.source, file.sha256, calls, block_tokens=size, scope=scope, left_out=head.left_out, notes=head.notes
+        head.source,
+        file.sha256,
+        calls,
+        block_tokens=size,
+        scope=scope,
+        left_out=head.left_out,
+        notes=head.notes,
+        begins="at_s or after",
     )
 
 

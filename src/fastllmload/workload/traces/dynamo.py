@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from fastllmload.workload.blocks import block_ids
 from fastllmload.workload.calls import TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
 from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
 

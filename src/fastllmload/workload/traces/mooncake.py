@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
-from fastllmload.workload.blocks import block_ids
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.recorded import overlap_notes
 from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
 
@@ -60,6 +60,11 @@ def blocks_of(row: MooncakeRow, size: int, where: str) -> npt.NDArray[Any]:
         raise field_error(
             f"{where}: {len(ids)} hash_ids of {size} tokens do not cover input_length {row.input_length}; "
             "correct one of them"
+        )
+    if row.input_length is not None and (len(ids) - 1) * size >= row.input_length:
+        raise field_error(
+            f"{where}: {len(ids)} hash_ids of {size} tokens are more than its {row.input_length} tokens need; "
+            "correct hash_ids or input_length"
         )
     return block_ids(ids, where)
 
@@ -121,7 +126,14 @@ def _read(file: TraceFile, size: int, notes: list[str]) -> CallGraph:
     if not plain:
         notes.append(_reading(file, rows, size))
     return build_graph(
-        "mooncake", file.sha256, calls, block_tokens=size, scope=file.scope or "file", left_out=left_out, notes=notes
+        "mooncake",
+        file.sha256,
+        calls,
+        block_tokens=size,
+        scope=file.scope or "file",
+        left_out=left_out,
+        notes=notes,
+        begins="timestamp",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.workload.calls import graph_error
 from fastllmload.workload.dataset import format_value
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.trace_file import TraceFile, moment_ns
@@ -63,9 +64,29 @@ class OtelSpan:
 
 
 def read_spans(file: TraceFile) -> list[OtelSpan]:
-    return [
-        _span(where, found) for where, entry in file.objects(dict[str, Any]) for where, found in _entries(where, entry)
+    found = [
+        _span(where, one) for where, entry in file.objects(dict[str, Any]) for where, one in _entries(where, entry)
     ]
+    _check_parents(found)
+    return found
+
+
+def _check_parents(spans: list[OtelSpan]) -> None:
+    """InputError where spans are around each other."""
+    known = {(one.trace, one.id): one for one in spans}
+    done: set[int] = set()
+    for one in spans:
+        line: dict[int, OtelSpan] = {}
+        at: OtelSpan | None = one
+        while at is not None and id(at) not in done:
+            if id(at) in line:
+                raise graph_error(
+                    f"{at.where}: span {at.id!r} is around its own parent, {at.parent!r}; correct the parent_span_id of "
+                    "one of them"
+                )
+            line[id(at)] = at
+            at = known.get((at.trace, at.parent))
+        done |= line.keys()
 
 
 def _entries(where: str, entry: Json) -> Iterator[tuple[str, Json]]:

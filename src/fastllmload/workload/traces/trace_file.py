@@ -148,6 +148,10 @@ def moment_ns(text: str, where: str, name: str) -> int:
 
 _AT = re.compile(r" - at `(\$[^`]*)`")
 _GOT = re.compile(r"Expected `[^`]*`, got `([a-z]+)`")
+REMEDIES = {
+    "Object contains unknown field": "; remove it or correct its name",
+    "Object missing required field": "; add it",
+}
 _KINDS = {"int": int, "float": float, "str": str, "bool": bool}  # whose values are short
 
 
@@ -155,12 +159,13 @@ def _refused(where: str, text: bytes, problem: Exception) -> InputError:
     if not isinstance(problem, msgspec.ValidationError):
         return InputError("dataset-invalid", f"{where}{_place(text, problem)} is not JSON: {why(problem)}")
     said, at = str(problem), _AT.search(str(problem))
+    remedy = next((text for begin, text in REMEDIES.items() if said.startswith(begin)), "")
     if at is None:
-        return InputError("dataset-invalid", f"{where}: {said}")
+        return InputError("dataset-invalid", f"{where}: {said}{remedy}")
     got = _GOT.match(said)
     values = [one for one in _values(text, at[1]) if got and type(one) is _KINDS.get(got[1])]
     shown = f" (its value is {format_value(values[0])})" if values else ""
-    return InputError("dataset-invalid", f"{where}: {at[1].removeprefix('$.')}: {said[: at.start()]}{shown}")
+    return InputError("dataset-invalid", f"{where}: {at[1].removeprefix('$.')}: {said[: at.start()]}{shown}{remedy}")
 
 
 def _place(text: bytes, problem: Exception) -> str:

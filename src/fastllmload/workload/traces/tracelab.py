@@ -80,6 +80,9 @@ def read(file: TraceFile) -> CallGraph:
         for tool in row.tools:
             if tool.emitted_at is not None and tool.result_at is not None:
                 span = moment_ns(tool.emitted_at, where, "emitted_at"), moment_ns(tool.result_at, where, "result_at")
+                if span[1] < span[0]:
+                    left_out["tools whose result is earlier than their call"] += 1
+                    continue
                 tools[row.session_id].append(span)
                 if tool.tool_name in SPAWNS:
                     spawners[owner].append(_Spawner(*span, agent))

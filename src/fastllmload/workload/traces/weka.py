@@ -12,10 +12,10 @@ from itertools import pairwise
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.workload.blocks import block_ids
 from fastllmload.workload.calls import TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.recorded import RecordedAgent, link, overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 

@@ -1,8 +1,8 @@
 """The hit rate that a prefix cache can reach with a graph's calls, in the order of their starts: stated before sending.
 
 A block hits when an earlier call of the same scope had it and all blocks before it hit. The cache has no end, or *capacity*
-blocks: then the least recently used block that no cached block follows is dropped first. A call that adds to another one's
-conversation finds that call's whole prompt and answer; its own blocks are new.
+blocks: then the least recently used block that no cached block follows is dropped first. A call that continues another one's
+conversation finds that call's prompt and, where it is the server's own, the reply to it; its own blocks are new.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from fastllmload.workload.graph import SCOPES, UNKNOWN, CallGraph, Numbers
 from fastllmload.workload.paths import due_and_end
+from fastllmload.workload.sharing.histories import entire_histories
+from fastllmload.workload.sharing.segments import Segments, common_tokens, segments_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +61,15 @@ def _share(part: Numbers, whole: Numbers) -> float | None:
 
 
 def ideal_hits(
-    graph: CallGraph, scope: str | None = None, capacity: int | None = None, order: Numbers | None = None
-) -> IdealHits | None:
-    """None where the trace does not say what its prompts share, or where answers would fill a cache of *capacity* blocks.
+    graph: CallGraph, scope: str | None = None, capacity: int | None = None, order: Numbers | None = None,
+    planned: bool = False, segments: Segments | None = None,
+) -> IdealHits | None:  # fmt: skip
+    """None where the trace does not say what its prompts share; and with *capacity*, where something else than blocks does.
 
     *scope*: within which calls share a cache, one of SCOPES; None: as the graph says. *capacity* None: without end. *order*:
-    the calls that are sent; None: all, when they are due.
+    the calls that are sent; None: all, when they are due. *planned*: replies in a conversation are planned text, which no
+    server has generated; else they are the server's, which is taken to keep them in its cache. *segments* of the prompts, if
+    they are known.
     """
     scope = graph.scope if scope is None else scope
     if scope not in SCOPES:
@@ -72,28 +77,49 @@ def ideal_hits(
     adds = graph.context != UNKNOWN
     if graph.block is None and graph.prefix_tokens is None and not (adds.any() and graph.input.all()):
         return None
-    if adds.any() and (capacity is not None or (graph.block is None and (graph.kept[adds] >= 0).any())):
+    if capacity is not None and (adds.any() or graph.block is None):
         return None
-    count = np.diff(graph.first_block)
-    order = hit_order(graph) if order is None else order
-    hits = np.zeros(len(graph), np.int64)
+    group, order = _group(graph, scope), hit_order(graph) if order is None else order
+    blocks = np.diff(graph.first_block)
+    if planned if adds.any() else graph.block is None:
+        segments = segments_of(graph, len(graph)) if segments is None else segments
+        tokens, hit = segments.tokens(), common_tokens(segments, group, order)
+        full, size = _in_blocks(segments), max(graph.block_tokens, 1)
+        whole = np.minimum(hit, np.maximum(tokens - 1, 0)) // size * size
+        return IdealHits(full, np.minimum(hit // size, full), tokens, hit, whole, scope, capacity)
+    if (graph.kept[adds] >= 0).any():
+        if graph.messages is not None:
+            return None
+        graph, moved = entire_histories(graph)
+        adds, blocks = graph.context != UNKNOWN, np.diff(graph.first_block)
+    else:
+        moved = np.zeros(len(graph), np.int64)
+    hits, size = np.zeros(len(graph), np.int64), max(graph.block_tokens, 1)
     if graph.block is not None:
-        group = _group(graph, scope)
         hits = _endless(graph, group, order) if capacity is None else _bounded(graph, group, order, capacity)
-    size = max(graph.block_tokens, 1)
-    tokens, blocks = graph.input.copy(), count.copy()
-    hit_tokens = np.minimum(hits * size, graph.input)
-    whole = np.minimum(hits, graph.input // size) * size
-    if graph.prefix_tokens is not None:
-        hit_tokens = whole = np.minimum(graph.prefix_tokens, graph.input)
-    for call in np.flatnonzero(adds).tolist():
-        of, kept = int(graph.context[call]), int(graph.kept[call])
-        hits[call] = blocks[of] if kept < 0 else min(kept, int(blocks[of]))
-        found = tokens[of] + graph.output[of] if kept < 0 else min(int(hits[call]) * size, int(tokens[of]))
-        tokens[call] += found
-        hit_tokens[call] = whole[call] = found
-        blocks[call] += hits[call]
-    return IdealHits(blocks, hits, tokens, hit_tokens, whole, scope, capacity)
+    tokens = graph.input.copy()
+    hit, whole = np.minimum(hits * size, tokens), _whole(hits, tokens, size)
+    for call in np.flatnonzero(
+        adds
+    ).tolist():  # the server has all that was said, and what was kept of the call after it
+        of, repeated = int(graph.context[call]), int(moved[call])
+        found = int(tokens[of] + graph.output[of]) + repeated
+        tokens[call] += found - repeated
+        hits[call], blocks[call] = blocks[of] + repeated // size, blocks[call] + blocks[of]
+        hit[call], whole[call] = found, found // size * size
+    return IdealHits(blocks, hits, tokens, hit, whole, scope, capacity)
+
+
+def _whole(hits: Numbers, tokens: Numbers, size: int) -> Numbers:
+    """Tokens of the *hits* in full blocks, without the last token of a prompt, which a server computes in any case."""
+    found: Numbers = np.minimum(hits, np.maximum(tokens - 1, 0) // size) * size
+    return found
+
+
+def _in_blocks(segments: Segments) -> Numbers:
+    """Number of the blocks of a trace that each prompt has."""
+    total = np.concatenate([np.zeros(1, np.int64), np.cumsum(segments.number < segments.blocks)])
+    return np.diff(total[segments.first])
 
 
 def _group(graph: CallGraph, scope: str) -> Numbers:
