@@ -12,9 +12,9 @@ from fastllmload.records.layout import MEASURE, OK
 from fastllmload.workload.trace import prefix_hit_rate, read_trace
 
 CORPORA = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[3] / "shared" / "corpora")) / "traces"
-LINES = "".join(
-    f'{{"timestamp": {40 * n}, "input_length": {600 + 517 * (n % 4)}, "output_length": 2, '
-    f'"hash_ids": [{n % 3}, {10 + n % 6}, {100 + n % 12}, {1000 + n}, {2000 + n}]}}\n'
+LINES = "".join(  # 2 to 5 blocks, of which the last one is of this request alone, and shorter
+    f'{{"timestamp": {40 * n}, "input_length": {512 * (2 + n % 4) - 100}, "output_length": 2, '
+    f'"hash_ids": {[*[n % 3, 10 + n % 6, 100 + n % 12, 1000 + n % 24][: 1 + n % 4], 2000 + n]}}}\n'
     for n in range(60)
 )
 

@@ -123,7 +123,7 @@ def run_in(
         replayed = resolve_settings(settings, folder.work)
         with serving(settings.telemetry.prometheus, totals):
             ui.banner(banner.opening(needs_engine(replayed.settings.target)))
-            with simulated_target(replayed.settings.target, simulator) as (urls, engine):
+            with simulated_target(replayed.settings.target, simulator, replayed.settings.classes) as (urls, engine):
                 session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals, starting)
                 return session.run()
     except OSError as problem:
@@ -184,6 +184,7 @@ class RunSession:
         found = preflight(
             settings, self.urls, self.secret, self.redact, self.ui.message,
             cold=declared_cold(dict(settings.output.declare)),
+            simulated=None if self.simulator is None else self.simulator.options.model,
         )  # fmt: skip
         replayed = self.replayed.with_findings(found)
         asked = replayed.settings

@@ -41,7 +41,7 @@ class ResolvedSettings:
 
     def with_findings(self, found: Preflight) -> ResolvedSettings:
         """With what the preflight *found* and the command line does not set: the context limit, the request for usage or
-        token ids in every event, the models at the URLs of classes, and HTTP/2 where servers speak nothing else.
+        token ids in every event, the models of classes that name none, and HTTP/2 where servers speak nothing else.
         """
         workload = self.settings.workload
         limit, asked = workload.context_limit, workload.continuous_usage
@@ -51,7 +51,9 @@ class ResolvedSettings:
             continuous_usage=(found.way or "off") if asked == "auto" else asked,
         )
         classes = tuple(
-            msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
+            msgspec.structs.replace(one, model=model)
+            if one.model is None and (one.urls or model != found.model)
+            else one
             for one, model in zip(self.settings.classes, found.class_models, strict=True)
         )
         client = self.settings.client

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.settings import RunSettings, Target
+from fastllmload.settings import RunSettings, Target, TrafficClass
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import REPEATED, SimulatorOptions, numbered, resolve
 
@@ -33,7 +33,7 @@ def needs_engine(target: Target) -> bool:
 
 @contextlib.contextmanager
 def simulated_target(
-    target: Target, running: SimulatorProcess | None = None
+    target: Target, running: SimulatorProcess | None = None, classes: Sequence[TrafficClass] = ()
 ) -> Iterator[tuple[tuple[str, ...], SimulatorProcess | None]]:
     """The run's URLs; without any, that of the *running* simulated engine, or of one that lives as long as the run."""
     if not needs_engine(target):
@@ -42,7 +42,7 @@ def simulated_target(
     if running is not None:
         yield (running.url,), running
         return
-    with SimulatorProcess(engine_options(target)) as simulator:
+    with SimulatorProcess(engine_options(target, classes)) as simulator:
         try:
             yield (simulator.url,), simulator
         finally:
@@ -52,13 +52,16 @@ def simulated_target(
 def check_engine_options(settings: RunSettings) -> None:
     """InputError when the run would start a simulated engine with invalid options; raised before anything is written."""
     if needs_engine(settings.target):
-        resolve(engine_options(settings.target))
+        resolve(engine_options(settings.target, settings.classes))
 
 
-def engine_options(target: Target) -> SimulatorOptions:
-    """Those of `--simulate`; the engine also serves the models of `--models`."""
+def engine_options(target: Target, classes: Sequence[TrafficClass] = ()) -> SimulatorOptions:
+    """Those of `--simulate`; the engine also serves the models of `--models` and of *classes* without URLs of their own."""
     options = options_of(target.simulate)
-    more = tuple(name for name, _ in target.models if name != options.model)
+    own = [one for one in classes if not one.urls]
+    named = [*(name for name, _ in target.models), *(name for one in own for name, _ in one.models)]
+    named += [one.model for one in own if one.model is not None]
+    more = tuple(name for name in dict.fromkeys(named) if name != options.model)
     return msgspec.structs.replace(options, more_models=more) if more else options
 
 

@@ -22,7 +22,7 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.engine import public_settings
 from fastllmload.engine.hosts.placement.cluster import require_ray
 from fastllmload.engine.run import execute
-from fastllmload.engine.simulated_target import needs_engine, options_of
+from fastllmload.engine.simulated_target import engine_options, needs_engine
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
@@ -304,7 +304,7 @@ class Experiment:
     def engine(self) -> SimulatorProcess | None:
         """The simulated engine, started when it is first needed; None for a real target."""
         if self.simulated and self._engine is None:
-            self._engine = SimulatorProcess(options_of(self.base.target.simulate)).start()
+            self._engine = SimulatorProcess(engine_options(self.base.target, self.base.classes)).start()
         return self._engine
 
     def switch(self, group: str, name: str) -> None:
@@ -350,7 +350,8 @@ class Experiment:
             self._engine.stop()
         fields = tuple((f"set.{field}", value) for field, value in hooks.SIMULATED[name].items())
         kept = tuple(pair for pair in self.base.target.simulate if pair[0] not in dict(fields))
-        self._engine = SimulatorProcess(options_of((*kept, *fields))).start()
+        target = msgspec.structs.replace(self.base.target, simulate=(*kept, *fields))
+        self._engine = SimulatorProcess(engine_options(target, self.base.classes)).start()
         return HookEntry(name=name, how="simulated engine", seconds=time.monotonic() - began, status=0, output="")
 
     def await_ready(self) -> float:

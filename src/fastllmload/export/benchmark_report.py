@@ -262,17 +262,24 @@ def _sessions(document: RunDocument) -> dict[str, Any] | None:
 
 
 def _observability(document: RunDocument) -> dict[str, Any] | None:
-    """What the server and its GPUs reported: a component for each address that was read."""
-    if document.telemetry is None:
-        return None
+    """What the server and its GPUs reported: a component for each address that was read, and for each GPU of an exporter."""
     found: dict[str, dict[str, TelemetryEntry]] = {}
-    for series in document.telemetry.series:
+    for series in () if document.telemetry is None else document.telemetry.series:
         found.setdefault(str(series.origin), {})[str(series.name)] = series
     components = [
         {"component_label": SERVER, "replica_id": origin, "aggregate": aggregate}
         for origin, by_name in found.items()
         if (aggregate := _resources(by_name))
     ]
+    for gpu in () if document.cluster is None else document.cluster.gpus:
+        busy, power = known(gpu.utilisation), known(gpu.power_w)
+        resources = {
+            "gpu_utilization": single(None if busy is None else 100 * busy, "percent"),
+            "power_consumption": single(power, "Watts"),
+        }
+        if aggregate := without_none(resources):
+            name = f"{gpu.node or 'node'} GPU {gpu.gpu or gpu.uuid}"
+            components.append({"component_label": SERVER, "replica_id": name, "aggregate": aggregate})
     return {"components": components} if components else None
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.write import printable_json
 from fastllmload.errors import InputError, RunFolderError
-from fastllmload.metrics.request.durations import e2e, to_float, ttft_any
-from fastllmload.metrics.request.tpot import spaced, tpot_any
+from fastllmload.metrics.request.durations import between, e2e, to_float, ttft_any
+from fastllmload.metrics.request.tpot import spaced, tpot, tpot_any
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
 from fastllmload.records.layout import MEASURE, OK
@@ -27,7 +27,6 @@ from fastllmload.records.run import Run
 METRICS = ("ttft", "tpot", "itl", "e2el")
 USUAL = METRICS[:3]
 OURS = {"e2el": "e2e"}  # the only one of METRICS with another name in our options
-LIMITED = {"ttft_any": "ttft", "tpot_any": "tpot", "e2el": "e2el"}  # objectives that vLLM has
 
 
 def vllm_result(
@@ -53,6 +52,13 @@ def vllm_result(
         "itl": np.concatenate([np.empty(0), *gaps]) / 1e6,
         "e2el": to_float(e2e(done), 1e6),
     }
+    judged = {
+        "ttft_any": values["ttft"],
+        "tpot_any": values["tpot"],
+        "e2el": values["e2el"],
+        "ttft": to_float(between(done, "t_submit", "t_first"), 1e6),
+        "tpot": tpot(done, spaced(run, tokens.timed)[ok]) / 1e6,
+    }
     sums = {"input": int(np.maximum(tokens.input[ok], 0).sum()), "output": int(output.sum())}
     per_second = _per_second(seconds)
     return {
@@ -63,7 +69,7 @@ def vllm_result(
         "total_input_tokens": sums["input"],
         "total_output_tokens": sums["output"],
         "request_throughput": per_second(len(ok)),
-        "request_goodput": _goodput(run, values, per_second),
+        "request_goodput": _goodput(run, judged, per_second),
         "output_throughput": per_second(sums["output"]),
         "total_token_throughput": per_second(sums["input"] + sums["output"]),
         "max_output_tokens_per_s": _most(instants, stated, start),
@@ -125,12 +131,12 @@ def _figures(name: str, values: Floats, percentiles: Sequence[float]) -> dict[st
     }
 
 
-def _goodput(run: Run, values: dict[str, Floats], per_second: Callable[[float], float]) -> float | None:
-    """Good requests per second; None without objectives that vLLM has."""
-    limits = [(LIMITED[name], limit) for name, limit in run.document.config.output.goodput if name in LIMITED]
+def _goodput(run: Run, judged: dict[str, Floats], per_second: Callable[[float], float]) -> float | None:
+    """Good requests per second by the run's objectives among *judged*, which vLLM has too; None without any."""
+    limits = [(name, limit) for name, limit in run.document.config.output.goodput if name in judged]
     if not limits:
         return None
-    met = [np.nan_to_num(values[name], nan=0.0) <= limit for name, limit in limits]
+    met = [np.nan_to_num(judged[name], nan=0.0) <= limit for name, limit in limits]
     return per_second(int(np.logical_and.reduce(met).sum()))
 
 

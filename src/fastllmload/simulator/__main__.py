@@ -150,7 +150,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     "--control",
     default="all",
     show_default=True,
-    type=click.Choice(["all", "vllm", "sglang", "dynamo", "none"]),
+    type=click.Choice(["all", "vllm", "sglang", "dynamo", "tensorrt-llm", "none"]),
     help="Whose routes it has that reset caches, profile and sleep.",
 )
 @click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)

@@ -1,4 +1,4 @@
-"""Routes that control the simulated engine, as vLLM, SGLang and Dynamo have them: caches, profiler, sleep, what it is."""
+"""Routes that control the simulated engine, as those of vLLM, SGLang, Dynamo and TensorRT-LLM: caches, profiler, sleep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ SGLANG = {
     "/start_profile": "start", "/stop_profile": "stop",
 }  # fmt: skip
 DYNAMO = {"/clear_kv_blocks": "reset"}
-DIALECTS = {"all": VLLM | SGLANG | DYNAMO, "vllm": VLLM, "sglang": SGLANG, "dynamo": DYNAMO, "none": {}}
+TENSORRT_LLM = {"/release_memory": "sleep", "/resume_memory": "wake"}
+DIALECTS = {
+    "all": VLLM | SGLANG | DYNAMO | TENSORRT_LLM, "vllm": VLLM, "sglang": SGLANG, "dynamo": DYNAMO,
+    "tensorrt-llm": TENSORRT_LLM, "none": {},
+}  # fmt: skip
 PAGES = ("/version", "/server_info", "/model_info", "/is_sleeping")
 
 

@@ -140,7 +140,7 @@ def speculation(spans: Spans) -> Speculation | None:
     if proposed is not None and accepted is not None and proposed[0] > 0:
         counted = drafts is not None and drafts[0] > 0
         return Speculation(
-            acceptance_length=1 + accepted[0] / drafts[0] if drafts is not None and counted else middle(length),
+            acceptance_length=1 + accepted_of_drafts(spans) / drafts[0] if drafts and counted else middle(length),
             acceptance_rate=accepted[0] / proposed[0],
             by_position=positions(spans, drafts[0]) if drafts is not None and counted else (),
             draft_tokens=proposed[0],
@@ -156,6 +156,13 @@ def speculation(spans: Spans) -> Speculation | None:
         method="gauges",
         source=", ".join(source for _, source in gauges),
     )
+
+
+def accepted_of_drafts(spans: Spans) -> float:
+    """Accepted tokens of the servers that count their drafts: others have no part in tokens per draft."""
+    counting = {series.origin for series in spans.server("drafts")}
+    parts = [spans.counter(series) for series in spans.server("accepted_tokens") if series.origin in counting]
+    return sum(part[2] for part in parts if part is not None)
 
 
 def middle(found: tuple[list[float], str] | None) -> float | None:

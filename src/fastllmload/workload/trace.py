@@ -4,7 +4,7 @@
 |---|---|
 | azure | CSV `TIMESTAMP,ContextTokens,GeneratedTokens` (2023 and 2024) |
 | burstgpt | CSV `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`, seconds |
-| mooncake | JSON lines `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens |
+| mooncake | JSON lines `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens or other |
 | trace | CSV `timestamp,input,output`, seconds |
 
 Rows without a prompt or an answer (failed requests in BurstGPT) are left out and counted.
@@ -31,8 +31,7 @@ from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed
 from fastllmload.workload.instants import LATEST_S, moment
 from fastllmload.workload.request import field_error
-from fastllmload.workload.traces.mooncake import BLOCK as MOONCAKE_BLOCK
-from fastllmload.workload.traces.mooncake import MooncakeRow, blocks_of
+from fastllmload.workload.traces import mooncake
 from fastllmload.workload.traces.trace_file import TraceFile
 
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -55,7 +54,7 @@ class Trace:
     left_out: int = 0
     block: Numbers | None = None
     first: Numbers | None = None
-    block_tokens: int = MOONCAKE_BLOCK
+    block_tokens: int = mooncake.BLOCK
 
     def __len__(self) -> int:
         return len(self.t_ns)
@@ -210,32 +209,13 @@ def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]],
 
 
 def _read_mooncake(path: Path, sha256: str, raw: bytes) -> Trace:
-    kept: list[tuple[int, int, int]] = []
-    blocks: list[npt.NDArray[Any]] = []
-    left_out, latest = 0, -math.inf
-    for where, row in TraceFile(path, raw, sha256).rows(MooncakeRow):
-        if row.timestamp is None or row.input_length is None or row.hash_ids is None:
-            missing = next(name for name in ("timestamp", "input_length", "hash_ids") if getattr(row, name) is None)
-            raise InputError("dataset-invalid", f"{where}: missing required field {missing}")
-        if max(row.input_length, row.output_length) > MOST_TOKENS:
-            raise field_error(f"{where}: its length is above the limit of {MOST_TOKENS} tokens")
-        if row.input_length < 1 or row.output_length < 1:
-            left_out += 1
-            continue
-        ids = blocks_of(row, MOONCAKE_BLOCK, where)
-        if not abs(row.timestamp) <= LATEST_S * 1e3:
-            raise field_error(f"{where}: its timestamp {row.timestamp:g} is too large for milliseconds")
-        if row.timestamp < latest:
-            raise InputError(
-                "trace-unsorted",
-                f"{where}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file",
-            )
-        latest = row.timestamp
-        kept.append((round(row.timestamp * 1e6), row.input_length, row.output_length))
-        blocks.append(ids[: -(-row.input_length // MOONCAKE_BLOCK)].view(np.int64))
-    found = _trace("mooncake", path, sha256, kept, left_out)
-    first = np.concatenate([[0], np.cumsum([len(one) for one in blocks])])
-    return replace(found, block=np.concatenate(blocks), first=first)
+    """The rows as `traces/mooncake.py` reads and checks them, each a session of one call."""
+    graph = mooncake.read(TraceFile(path, raw, sha256))
+    assert graph.sessions == len(graph)  # rows with session_id are read as sessions
+    return Trace(
+        "mooncake", sha256, graph.start_ns - graph.start_ns[0], graph.input, graph.output, sum(graph.left_out.values()),
+        block=graph.block, first=graph.first_block, block_tokens=graph.block_tokens or mooncake.BLOCK,
+    )  # fmt: skip
 
 
 # -- prefix sharing ----------------------------------------------------------------------------------------------------

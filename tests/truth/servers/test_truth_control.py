@@ -128,6 +128,16 @@ def test_the_profiler_runs_exactly_during_the_measurement(tmp_path: Path) -> Non
     assert "reset-cache on 2 servers" in page
 
 
+def test_tensorrt_llms_memory_is_released_and_resumed(tmp_path: Path) -> None:
+    with replicas(tmp_path, control="tensorrt-llm") as (urls, logs):
+        words = ("--server", "tensorrt-llm", "--between", "sleep", "--between", "wake")
+        code, document, said = run(tmp_path, urls, *words)
+    assert code == 0 and document["counts"]["ok"] == 40, said
+    for truth in map(load_truth, logs):
+        order = [call.text for call in truth.calls if call.text.startswith("POST")]
+        assert order == ["POST /release_memory", "POST /resume_memory"]
+
+
 def test_sleep_wake_and_own_requests_in_their_order(tmp_path: Path) -> None:
     with replicas(tmp_path) as (urls, logs):
         own = ["--between", "POST /reset_mm_cache", "--between", f"{urls[1]}/reset_encoder_cache"]

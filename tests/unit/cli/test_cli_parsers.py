@@ -8,6 +8,7 @@ import pytest
 from refusals import raises_code
 
 from fastllmload.cli.options import parsers as read
+from fastllmload.errors import InvalidValue
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,9 @@ def test_lengths_that_are_none(text):
 def test_one_of_proposes_the_nearest():
     with raises_code("choice-unknown", "poisson?"):
         read.arrival("poison")
+    with pytest.raises(InvalidValue) as caught:  # no other word, however alike its letters are
+        read.one_of("custom", "dynamo")("auto")
+    assert "?" not in caught.value.problem
     assert read.arrival("onoff:2,8") == "onoff:2,8"
 
 

@@ -77,6 +77,8 @@ def test_a_sequence_from_the_command_line(capsys, tmp_path):
     assert hashlib.sha256(file.read_bytes()).hexdigest() in out
     said(capsys, "plan", "describe", str(tmp_path / "a"), "--sequence", str(tmp_path / "b.jsonl"))
     assert (tmp_path / "b.jsonl").read_bytes() == file.read_bytes()
+    said(capsys, "plan", *SMALL, "--save", str(tmp_path / "c.jsonl"))
+    assert (tmp_path / "c.jsonl").read_bytes() == file.read_bytes()
 
 
 def test_lengths_beyond_the_context_make_no_plan(capsys, tmp_path):

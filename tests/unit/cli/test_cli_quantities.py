@@ -51,6 +51,7 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.interval: (("1h", "60m"), ("200ms", "0.2")),
     procedure.pause: (*DURATIONS, ("0", "none"), ("0ms", "0")),
     read.metric_percentiles: (("99,50", "50.0,99"), ("99.9", "99.90")),
+    read.moment: (*DURATIONS, ("0", "0s")),
     read.milliseconds: (("1d", "24h"), ("50", "50ms"), ("0.05s", "50")),
     read.prefill_deadline: (("1k:50", "1000:0.05s"), ("100", "100ms")),
     read.pause: (*DURATIONS, ("uniform:1s,1d", "uniform:1000ms,24h"), ("exponential:1m", "exponential:60")),

@@ -1,10 +1,12 @@
 """--simulate NAME=VALUE sets any option of the simulated engine, with validation."""
 
+import msgspec
 import pytest
 
 from fastllmload.cli.main import main
-from fastllmload.engine.simulated_target import options_of
+from fastllmload.engine.simulated_target import engine_options, options_of
 from fastllmload.errors import InputError
+from fastllmload.settings import Load, Target, TrafficClass, Workload
 
 
 def test_options_are_parsed_by_name_and_type():
@@ -55,3 +57,24 @@ def test_invalid_engine_options_are_rejected_before_anything_is_written(words, w
     error = capsys.readouterr().err
     assert code == 2 and said in error
     assert not folder.exists()
+
+
+def test_the_engine_serves_the_models_of_the_run_and_of_its_classes():
+    """But not those of a class with a server of its own; the model of --simulate is served anyway."""
+    named = {"a": {"model": "l1", "models": (("l1", 1.0), ("l2", 1.0))}, "b": {"model": "x", "urls": ("http://h",)}}
+    classes = [TrafficClass(name=name, load=Load(), workload=Workload(), **own) for name, own in named.items()]
+    found = engine_options(Target(models=(("l1", 1.0), ("main", 1.0)), simulate=(("model", "main"),)), classes)
+    assert found.model == "main" and found.more_models == ("l1", "l2")
+
+
+def test_classes_and_sweeps_with_models_run_without_a_server(tmp_path, capsys):
+    """A class without a model sends the engine's own, not the adapter of another class."""
+    short = ["--warmup", "0", "--isl", "8", "--osl", "2", "--ui", "none", "--num-requests", "20"]
+    classes = ["--class", "chat rate=40 models=l1,l2", "--class", "text rate=40 endpoint-type=openai-completions"]
+    assert main([*classes, *short, "--output", str(tmp_path / "run")]) == 0, capsys.readouterr().err
+    document = msgspec.json.decode((tmp_path / "run" / "run.json").read_bytes())
+    assert [one["model"] for one in document["target"]["classes"]] == ["l1", "simulated"]
+    sent = {one["name"]: one["sent"] for one in document["models"]}
+    assert set(sent) == {"l1", "l2", "simulated"} and sum(sent.values()) == 20
+    words = ["sweep", "--models", "l1,l2", "--vary", "rate=50", *short, "--output", str(tmp_path / "sweep")]
+    assert main(words) == 0, capsys.readouterr().err

@@ -113,6 +113,20 @@ def test_what_the_server_reported(run: Run) -> None:
     )
 
 
+def test_power_of_gpus_that_exporters_report(run: Run) -> None:
+    """One component for each GPU, also where the server itself says nothing."""
+    gpus = [
+        {"node": "n1", "gpu": "0", "utilisation": 0.8, "power_w": 300.0},
+        {"node": "n2", "uuid": "U", "power_w": 400.0},
+    ]
+    found = benchmark_report(with_keys(run, telemetry=None, cluster={"gpus": gpus}))
+    assert problems(found, PLACES["report"]) == []
+    first, second = found["results"]["observability"]["components"]
+    assert (first["replica_id"], second["replica_id"]) == ("n1 GPU 0", "n2 GPU U")
+    assert first["aggregate"]["gpu_utilization"] == {"units": "percent", "mean": 80.0}
+    assert [each["aggregate"]["power_consumption"]["mean"] for each in (first, second)] == [300.0, 400.0]
+
+
 def test_sessions(run: Run) -> None:
     makespan = {"unit": "ms", "n": 4, "mean": 900.0, "p50": 800.0}
     sessions = {"begun": 5, "completed": 4, "failed": 1, "calls_planned": 20, "calls_sent": 18, "calls_failed": 1,

@@ -282,7 +282,7 @@ def test_hits_of_code_completion(tmp_path):
 def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
     """Half of the file, then twice the file: a second round shares nothing with the first."""
     file = tmp_path / "trace.jsonl"
-    rows = [(600, [1, 2]), (600, [1, 3]), (1200, [1, 3, 4]), (512, [9])]
+    rows = [(600, [1, 2]), (600, [1, 3]), (1200, [1, 5, 4]), (512, [9])]
     file.write_text(
         "".join(
             json.dumps({"timestamp": 10 * n, "input_length": size, "output_length": 2, "hash_ids": ids}) + "\n"
@@ -297,7 +297,7 @@ def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
     assert said(twice).prefix_hit_rate == 1024 / 2912
 
 
-TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_ids": [1, n]} for n in range(4)]
+TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_ids": [1, 2 + n]} for n in range(4)]
 
 
 @pytest.mark.parametrize(

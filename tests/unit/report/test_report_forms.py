@@ -187,6 +187,14 @@ def test_a_cold_start_is_reported_before_any_figure() -> None:
     assert "COLD START" not in text_of(of_run(), "markdown")
 
 
+def test_a_closed_loop_that_changes() -> None:
+    found = document()
+    slots = {"loop": "closed", "arrivals": None, "concurrency": 64, "concurrency_changes": "ramp:1,64"}
+    found["plan"]["description"]["load"] = slots
+    found["config"]["load"].update(rate=None, concurrency=64)
+    assert "- Load Model: closed-loop ramp:1,64 in flight" in text_of(subject(found), "minimum")
+
+
 def test_a_closed_loop() -> None:
     found = document()
     found["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": 64}

@@ -235,6 +235,18 @@ def test_acceptance_is_one_and_accepted_tokens_of_a_draft():
     assert found.by_position == pytest.approx((0.9, 0.4, 0.2)) and found.method == "counters"
 
 
+def test_servers_that_count_no_drafts_have_no_part_in_the_length():
+    """One that accepts 15 tokens of 10 drafts a second, one that says 45 of 60 tokens and not of how many drafts."""
+    other = [
+        series(name, [rate * t for t in range(31)], "tokens", origin="http://o/metrics", role="server")
+        for name, rate in (("draft_tokens", 60.0), ("accepted_tokens", 45.0))
+    ]
+    found = cluster(
+        counter("drafts", 10.0), counter("draft_tokens", 30.0), counter("accepted_tokens", 15.0), *other
+    ).speculation
+    assert (found.acceptance_length, found.acceptance_rate) == pytest.approx((2.5, 60 / 90))
+
+
 def test_acceptance_by_gauges_says_so():
     pair = [
         series(name, [value] * 31, "", "gauge", origin="http://s/metrics", role="server")

@@ -148,7 +148,7 @@ def _show(plan: Plan, ramp_share: float = 0.1) -> None:
 FILE = click.Argument(["file"], type=click.Path(path_type=Path))
 SHOW = click.Option(["--show"], is_flag=True, help="Draws charts of rate, gaps and lengths, and the first sessions.")
 SEQUENCE = click.Option(
-    ["--sequence"],
+    ["--sequence", "--save", "sequence"],
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Writes the requests as JSON lines for --workload custom, those of a trace of sessions for --workload graph.",

@@ -21,6 +21,7 @@ from fastllmload.files import parse_toml, read_text
 TOOLS = Path(__file__).parent / "tools"
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
+LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
 NUMBER = re.compile(r"-\d*\.?\d+")
 Variables = dict[str, str]
 
@@ -132,7 +133,13 @@ def read_options(reading: ForeignCommand, words: list[str]) -> None:
         if word == "--":
             continue
         if not is_option(word):
-            reading.lacks.append(Lack(word, "changes", "it belongs to no option"))
+            bare = [word]
+            while place < len(words) and not is_option(words[place]):
+                bare.append(words[place])
+                place += 1
+            reading.lacks.append(
+                Lack(" ".join(bare), "changes", f"it belongs to no option of {reading.table['title']}")
+            )
             continue
         flag, equals, value = word.partition("=")
         if flag in ("-h", "--help"):
@@ -262,7 +269,11 @@ def objectives(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], val
 
 
 def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Fields of the body; the longest answer is the variable *length* of *entry*, where it has one."""
     for name, value in pairs(flag, values, ":"):
+        if "length" in entry and name in LONGEST and str(value).isdecimal():
+            reading.variables[entry["length"]] = [str(value)]
+            continue
         reading.body[name] = typed(value) if isinstance(value, str) else value
 
 
@@ -361,13 +372,15 @@ def written(reading: ForeignCommand, variables: Variables) -> Arguments:
         if option in once or not known(value, variables) or not all(holds(each, variables) for each in conditions):
             continue
         once.add(option)
+        if value == "-":  # which is for no option
+            continue
         if option.startswith("body."):
             body.setdefault(option.removeprefix("body."), typed(filled(value, variables)))
-        elif value != "-":  # which is for no option
+        else:
             found.append((option, filled(value, variables) if value else None))
     for option, kind, why, *conditions in reading.table["lack"]:
         if all(holds(each, variables) for each in conditions):
-            reading.lack(filled(option, variables), {kind: why})
+            reading.lack(filled(option, variables), {kind: filled(why, variables)})
     if body:
         found.append(("--extra-body", json.dumps(body)))
     return found

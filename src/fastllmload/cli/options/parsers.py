@@ -99,6 +99,10 @@ seconds = bounded(
     quantities.duration, "time-invalid", "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d",
     lambda value: value > 0,
 )  # fmt: skip
+moment = bounded(
+    quantities.duration, "time-invalid", "is not a time from 0; write for example 0, 200ms, 30s, 5m, 1h or 1d",
+    lambda value: value >= 0,
+)  # fmt: skip
 milliseconds = bounded(
     lambda text: quantities.duration(text, "ms"), "time-invalid",
     "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s", lambda value: value > 0,
@@ -126,6 +130,7 @@ TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
 DATASETS = ("sharegpt", "custom", "batch", "csv", "hf")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")
+ALIKE = 0.75  # of a name and a text that has a typing error
 MOST_MODELS = 10_000
 MATCHER = r'\s*[a-zA-Z_]\w*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\\n]|\\.)*"\s*'
 MATCHERS = re.compile(rf"{MATCHER}(?:,{MATCHER})*")
@@ -671,10 +676,10 @@ def endpoint_type(*names: str, also: dict[str, str]) -> Callable[[str], str]:
 
 
 def nearest(value: str, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing when no name is similar."""
+    """`; did you mean X?`, or nothing when no name is *value* with a typing error."""
     from difflib import get_close_matches
 
-    near = get_close_matches(value, list(names), n=1)
+    near = get_close_matches(value, [name for name in names if name[:1] == value[:1]], n=1, cutoff=ALIKE)
     return f"; did you mean {near[0]}?" if near else ""
 
 

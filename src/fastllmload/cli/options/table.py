@@ -176,7 +176,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Columns of a data set of Hugging Face: prompt=COLUMN,answer=COLUMN,class=COLUMN. Default: by known names."),
         value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
               "Replays a trace FACTOR times as fast as it was recorded."),
-        value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Where in the trace to start."),
+        value("--trace-from", "workload.trace_from", read.moment, "TIME", "Where in the trace to start."),
         value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Where in the trace to end."),
         switch("--trace-loop", "workload.trace_loop", "Starts a trace again until --duration or --num-requests."),
         value("--trace-timing", "workload.trace_timing", read.one_of("dependent", "recorded"), "KIND",

@@ -25,12 +25,15 @@ WORDS = {  # what a verb does, for messages
 
 @dataclass(frozen=True)
 class Route:
-    """One request. *others*: instead of it, on servers that do not have it. *optional*: none of them need be there."""
+    """One request. *others*: instead of it, on servers that do not have it. *optional*: none of them need be there. *body*:
+    JSON, or none.
+    """
 
     method: str
     target: str
     others: tuple[Route, ...] = ()
     optional: bool = False
+    body: str = ""
 
     @property
     def text(self) -> str:
@@ -39,8 +42,8 @@ class Route:
 
 def route_of(text: str) -> Route:
     text, mark, _ = text.partition(", if there")
-    parts = (each.partition(" ") for each in text.split(" | "))
-    first, *others = (Route(method, target) for method, _, target in parts)
+    parts = (each.split(" ", 2) for each in text.split(" | "))
+    first, *others = (Route(method, target, body=" ".join(body)) for method, target, *body in parts)
     return replace(first, others=tuple(others), optional=bool(mark))
 
 

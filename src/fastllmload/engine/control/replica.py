@@ -109,7 +109,9 @@ class Replica:
         status, said = None, ""
         try:
             self.reach()
-            status, _, content = self.origin.exchange(route.method, self.prefix + route.target, b"", most_s)
+            status, _, content = self.origin.exchange(
+                route.method, self.prefix + route.target, route.body.encode(), most_s
+            )
             said = one_line(self.redact(content.decode(errors="replace")))
             if status == ABSENT:
                 said += self._why(verb)

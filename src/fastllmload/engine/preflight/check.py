@@ -58,9 +58,11 @@ def preflight(
     report_progress: ReportProgress = no_report,
     *,
     cold: bool = False,
+    simulated: str | None = None,
 ) -> Preflight:
     """Check every URL of the run and of its classes. InputError, TargetError. *redact* replaces secrets of a server's text;
-    *report_progress* receives one line for each long wait. *cold*: the run measures a cold start.
+    *report_progress* receives one line for each long wait. *cold*: the run measures a cold start. *simulated*: the model of
+    the run's own simulated engine, which serves those of classes too.
     """
     key = None if secret is None else secret.reveal()
     check_source_addresses(settings.target.source_addresses)
@@ -70,7 +72,7 @@ def preflight(
     probes = []
     for url in urls:
         probe = ServerProbe(general, parse_base(url, settings.target.unix_socket), key, redact, report_progress)
-        found.model = check_server(probe, found, found.model or general.target.model, cold)
+        found.model = check_server(probe, found, found.model or general.target.model or simulated, cold)
         probes.append(probe)
     targets_of = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
     for one in settings.classes:
@@ -80,7 +82,8 @@ def preflight(
                 of_class = class_settings(settings, one)
                 probes += check_class_servers(of_class, one.urls, found, key, redact, report_progress, cold)
         found.class_targets.append(targets_of[one.urls])
-    probe_classes(settings, probes, found)
+    usual = settings.target.model or simulated or (found.model if asking is None else None)
+    probe_classes(settings, probes, found, usual)
     add_notes(found.notes, *routing.of_identity(settings))
     if probes and probes[0].endpoint.call is None and not cold:
         add_notes(found.notes, *routing.of_key(probes[0]))
@@ -165,18 +168,22 @@ def asking_class(settings: RunSettings) -> TrafficClass | None:
     return home[0]
 
 
-def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Preflight) -> None:
-    """Probe each class's model at each of its targets, once for classes with the same request, and build request heads."""
+def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Preflight, usual: str | None) -> None:
+    """Probe each class's model at each of its targets, once for classes with the same request, and build request heads.
+
+    *usual*: the model of classes without one; None: the only one that their server offers.
+    """
     probed: set[tuple[Any, ...]] = set()
     for one, (first, many) in zip(run.classes, found.class_targets, strict=True):
         each = class_settings(run, one)
         heads = [""] * len(probes)
-        model = one.model or found.model
+        model = one.model or usual or ""
         for number in range(first, first + many):
             general = probes[number]
             probe = ServerProbe(each, general.base, general.key, general.redact, general.report_progress)
             probe.address = general.address
-            model = one.model or general.served or found.model
+            with errors_naming(one):
+                model = one.model or general.served or usual or probe.model(None)
             probe.path = named(probe.path, model)
             question = (
                 number,

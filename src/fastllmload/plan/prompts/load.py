@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastllmload.errors import InputError
 from fastllmload.plan.conversations.graph import GraphSessions
 from fastllmload.plan.conversations.opening import Opening
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
@@ -92,12 +94,25 @@ def load_workload(workload: Workload) -> LoadedWorkload:
     if workload.name not in TRACES:
         return LoadedWorkload()
     assert path is not None
+    asked = [option for option, is_asked in OF_SESSIONS.items() if is_asked(workload)]
+    if asked:
+        raise InputError(
+            "option-not-applicable",
+            f"{', '.join(asked)}: the rows of {path} have no session_id, so each is a session of its own; leave it out",
+        )
     return LoadedWorkload(trace=read_trace(workload.name, path).part(workload.trace_from, workload.trace_to))
 
 
+OF_SESSIONS: dict[str, Callable[[Workload], bool]] = {
+    "--cache-blocks": lambda workload: workload.cache_blocks is not None,
+    "--session-start": lambda workload: workload.session_start != "fresh",
+    "--trace-max-wait": lambda workload: workload.trace_max_wait is not None,
+}
+
+
 def has_sessions(name: str, path: Path) -> bool:
-    """Whether the workload *name* is a trace of sessions; rows of Mooncake form them where they say which."""
-    return name in CALL_GRAPHS and (name not in TRACES or "session_id" in open_trace(path).first_object())
+    """Whether the workload *name* is a trace of sessions; rows of Mooncake form them where one of them says which."""
+    return name in CALL_GRAPHS and (name not in TRACES or b'"session_id"' in open_trace(path).raw)
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:

@@ -88,14 +88,14 @@ def workload(subject: Subject) -> str:
 
 
 def load_model(document: RunDocument) -> str:
-    """`open-loop 50/s (poisson)`, `closed-loop 64 in flight`, or of a mix `open-loop 50/s (classes) + 16 concurrent`."""
+    """`open-loop 50/s (poisson)`, `closed-loop ramp:1,64 in flight`, of a mix `open-loop 50/s (classes) + 16 concurrent`."""
     load, asked = document.plan.description.load, document.config.load
     slots = load.concurrency or asked.concurrency
     if load.is_withheld:
         return f"{'open-loop' if slots is None else 'closed-loop'}, load withheld"
     waiting = "" if asked.max_prefill is None else f", at most {count(asked.max_prefill)} waiting for a first token"
     if slots is not None:
-        return f"closed-loop {count(slots)} in flight{waiting}"
+        return f"closed-loop {load.concurrency_changes or count(slots)} in flight{waiting}"
     arrivals = load.arrivals or ArrivalFacts()
     rate = arrivals.rate or asked.rate
     if rate is None:

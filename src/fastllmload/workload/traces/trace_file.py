@@ -157,15 +157,19 @@ _KINDS = {"int": int, "float": float, "str": str, "bool": bool}  # whose values 
 
 def _refused(where: str, text: bytes, problem: Exception) -> InputError:
     if not isinstance(problem, msgspec.ValidationError):
-        return InputError("dataset-invalid", f"{where}{_place(text, problem)} is not JSON: {why(problem)}")
+        return InputError(
+            "dataset-invalid", f"{where}{_place(text, problem)} is not JSON: {why(problem)}; correct or remove it"
+        )
     said, at = str(problem), _AT.search(str(problem))
     remedy = next((text for begin, text in REMEDIES.items() if said.startswith(begin)), "")
     if at is None:
-        return InputError("dataset-invalid", f"{where}: {said}{remedy}")
+        return InputError("dataset-invalid", f"{where}: {said}{remedy or '; correct or remove it'}")
     got = _GOT.match(said)
     values = [one for one in _values(text, at[1]) if got and type(one) is _KINDS.get(got[1])]
     shown = f" (its value is {format_value(values[0])})" if values else ""
-    return InputError("dataset-invalid", f"{where}: {at[1].removeprefix('$.')}: {said[: at.start()]}{shown}{remedy}")
+    return InputError(
+        "dataset-invalid", f"{where}: {at[1].removeprefix('$.')}: {said[: at.start()]}{shown}{remedy or '; correct it'}"
+    )
 
 
 def _place(text: bytes, problem: Exception) -> str:

@@ -51,6 +51,12 @@ vllm bench serve --backend openai-chat --model Qwen/Qwen2-VL-7B-Instruct --endpo
 vllm bench serve --backend vllm --model meta-llama/Llama-2-7b-hf --dataset-name random --lora-modules one two --num-prompts 100 \
   --trust-remote-code
 
+vllm bench serve --backend openai-embeddings --model jinaai/jina-embeddings-v3 --endpoint /v1/embeddings --dataset-name random \
+  --random-input-len 500 --num-prompts 1000 --request-rate inf
+
+vllm bench serve --backend vllm-pooling --model internfloat/e5-mistral-7b-instruct --endpoint /pooling --dataset-name random \
+  --random-input-len 100 --num-prompts 50
+
 # SGLang
 python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --num-prompts 1000 \
   --model meta-llama/Llama-3.1-8B-Instruct --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json
@@ -231,3 +237,21 @@ python -m tensorrt_llm.serve.scripts.benchmark_serving --model Qwen/Qwen2.5-VL-7
 python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --backend openai --num-prompts 50 --dataset-name random \
   --random-input-len 128 --random-output-len 64 --random-prefix-len 0 --random-range-ratio 0.1 --trust-remote-code \
   --non-streaming --no-test-input --save-request-time-breakdown --request-rate 4
+
+python3 -m sglang.bench_serving --backend sglang-embedding --model BAAI/bge-m3 --dataset-name random --random-input-len 20 \
+  --num-prompts 5
+
+# GenAI-Perf, as the benchmarking guide of NIM calls it
+genai-perf profile -m meta/llama3-8b-instruct --endpoint-type chat --service-kind openai --streaming -u localhost:8000 \
+  --synthetic-input-tokens-mean 200 --synthetic-input-tokens-stddev 0 --concurrency 10 --output-tokens-mean 5 \
+  --extra-inputs max_tokens:5 --extra-inputs min_tokens:5 --extra-inputs ignore_eos:true --tokenizer meta/llama3 -- -v --max-threads=256
+
+# AIPerf's traces
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --input-file mooncake.jsonl \
+  --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 0 --fixed-schedule-end-offset 2500
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --input-file weka.jsonl --custom-dataset-type weka_trace \
+  --concurrency 4 --num-sessions 6 --session-header X-My-Session
+
+guidellm benchmark --target http://localhost:8000 --rate-type synchronous --max-requests 5 \
+  --data '{"type": "synthetic_text", "prompt_tokens": 128, "output_tokens": 32}'

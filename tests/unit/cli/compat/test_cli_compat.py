@@ -38,6 +38,16 @@ FILES = {
         json.dumps({"timestamp": 500 * n, "input_length": 600, "output_length": 20, "hash_ids": [0, n + 1]}) + "\n"
         for n in range(9)
     ),
+    "weka.jsonl": json.dumps(
+        {
+            "id": "a",
+            "block_size": 64,
+            "requests": [
+                {"t": 0.0, "type": "s", "in": 128, "out": 5, "hash_ids": [1, 2], "api_time": 1.0},
+                {"t": 2.0, "type": "s", "in": 192, "out": 5, "hash_ids": [1, 2, 3], "api_time": 1.0},
+            ],
+        }
+    ),
     "config.yml": "load:\n  type: constant\n  stages:\n  - {rate: 1, duration: 30}\n  - {rate: 2, duration: 30}\n"
     "api: {type: completion, streaming: true}\nserver: {type: vllm, model_name: m, base_url: 'http://0.0.0.0:8000'}\n"
     "tokenizer: {pretrained_model_name_or_path: m}\n"
@@ -204,6 +214,58 @@ def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
     assert settings.workload.osl == "normal:9,2" and not settings.workload.streaming
     assert settings.output.goodput == (("ttft_any", 200), ("e2el", 900))
     assert settings.load.concurrency == 1 and settings.load.num_requests == 10
+
+
+def test_the_longest_answer_among_other_inputs_is_a_length(sent: list[RunSettings]) -> None:
+    """It replaces the mean length, as it does there; other fields go into the body."""
+    words = ("--output-tokens-mean", "9", "--extra-inputs", "max_tokens:5", "min_tokens:5")
+    workload = settings_of(sent, "aiperf", "profile", "-m", "m", *words).workload
+    assert workload.osl == "5" and workload.extra_body == '{"min_tokens": 5}'
+
+
+def test_live_sessions_of_genai_perf(sent: list[RunSettings]) -> None:
+    words = (
+        "--session-concurrency",
+        "3",
+        "--num-sessions",
+        "4",
+        "--session-turns-mean",
+        "2",
+        "--measurement-interval",
+        "9",
+    )
+    load = settings_of(sent, "genai-perf", "profile", "-m", "m", *words).load
+    assert (load.concurrency, load.num_requests, load.duration) == (3, 4, None)
+    triton = ("genai-perf", "profile", "-m", "m", "--service-kind", "triton", "--backend", "vllm", "--url", "h:8001")
+    assert settings_of(sent, *triton).workload.extra_body is None
+
+
+def test_sessions_of_aiperfs_traces(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    """Weka's are sent by its loader, with a number of live sessions; rows of Mooncake are additions there."""
+    words = ("aiperf", "profile", "-m", "m", "--input-file", "weka.jsonl", "--custom-dataset-type", "weka_trace")
+    settings = settings_of(sent, *words, "--concurrency", "3", "--session-header", "X-S", "--num-sessions", "7")
+    assert settings.workload.name == "weka" and (settings.load.concurrency, settings.load.num_requests) == (3, 7)
+    assert settings.session.headers == (("X-S", "{session}"),)
+    assert main(["compat", *words, "--request-count", "5"]) == 2 and "--request-count 5" in capsys.readouterr().err
+    mooncake = (
+        "aiperf",
+        "profile",
+        "-m",
+        "m",
+        "--input-file",
+        "mooncake.jsonl",
+        "--custom-dataset-type",
+        "mooncake_trace",
+    )
+    assert settings_of(sent, *mooncake).workload.trace_prompts == "delta"
+
+
+def test_another_command_and_the_type_of_a_file_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compat", "vllm", "bench", "latency", "--model", "m"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "bench latency")
+    assert main(["compat", "genai-perf", "profile", "-m", "m", "--input-file", "f.jsonl"]) == 2
+    shown = capsys.readouterr().err
+    assert "single_turn" in shown and "{" not in shown.replace("{session}", "")
 
 
 def test_aiperf_caps_what_waits_for_a_first_token(sent: list[RunSettings]) -> None:

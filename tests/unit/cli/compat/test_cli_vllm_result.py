@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from refusals import raises_code, says
 from synthetic_run import KIND, MS, ORIGIN_NS, Request, write_manifest, write_workers
+from typed_documents import with_keys
 
 from fastllmload.cli.main import main
 from fastllmload.export.vllm_result import vllm_result
@@ -60,6 +62,20 @@ def test_figures_by_hand(run: Run) -> None:
     assert "mean_e2el_ms" not in vllm_result(run)
     with raises_code("choice-unknown", "'ttftt'"):
         vllm_result(run, metrics=("ttftt",))
+
+
+@pytest.mark.parametrize(
+    ("objectives", "good"),
+    [
+        ([["ttft", 15.0]], 1), ([["ttft_any", 15.0]], 1), ([["tpot", 12.0]], 1), ([["ttft", 25.0], ["e2el", 100.0]], 2),
+        ([["ttft", 25.0], ["tpot_any", 1.0]], 0),
+    ],
+)  # fmt: skip
+def test_goodput_by_the_objectives_of_the_run(run: Run, objectives: list[list[object]], good: int) -> None:
+    """TTFT 10 and 20 ms, TPOT 15 and 10 ms; of the answer (ttft, tpot) or of any token."""
+    config = msgspec.to_builtins(run.document.config)
+    judged = with_keys(run, config={**config, "output": {**config["output"], "goodput": objectives}})
+    assert vllm_result(judged)["request_goodput"] == pytest.approx(good / 0.041)
 
 
 def test_the_command_writes_it(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,9 +30,13 @@ def test_a_route_has_alternatives_and_may_be_optional():
     assert route_of("POST /a | POST /b, if there") == Route("POST", "/a", (Route("POST", "/b"),), optional=True)
     assert route_of("GET /a?b=c") == Route("GET", "/a?b=c")
 
+    body = '{"tags": ["model", "kv_cache"]}'
+    assert kinds()["tensorrt-llm"].routes("sleep") == (Route("POST", "/release_memory", body=body),)
+    assert kinds()["tensorrt-llm"].routes("wake")[0].text == "POST /resume_memory"
 
-@pytest.mark.parametrize("verb", CONTROL_VERBS)
-def test_tensorrt_llm_has_no_routes(verb):
+
+@pytest.mark.parametrize("verb", ["reset-cache", "flush", "profile"])
+def test_tensorrt_llm_has_no_route_to_empty_or_profile(verb):
     with raises_code("control-unsupported", f"--between {verb}", "TensorRT-LLM"):
         kinds()["tensorrt-llm"].routes(verb)
 

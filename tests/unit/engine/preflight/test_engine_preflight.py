@@ -159,6 +159,17 @@ def test_each_class_is_probed_at_its_own_url_in_its_own_protocol():
         assert json.loads(two.asked[-1][3])["model"] == "n" and "prompt" in json.loads(two.asked[-1][3])
 
 
+def test_a_class_without_a_model_has_that_of_its_server_and_not_of_another_class():
+    """A class of completions does not send the adapter of a class of chat; several offered need a choice."""
+    both = {**GOOD, "/v1/completions": stream(TEXT, USAGE, b"[DONE]")}
+    classes = (("chat", {"model": "l1"}), ("text", {"endpoint_type": "openai-completions"}))
+    with canned({**both, MODELS: models("m", "l1")}) as one:
+        with raises_code("model-ambiguous", "class 'text'", "'m'", "'l1'"):
+            with_classes([one.url], *classes)
+        found = with_classes([one.url], *classes, model="m")
+        assert found.class_models == ["l1", "m"] and json.loads(one.asked[-1][3])["model"] == "m"
+
+
 EMBEDDED = (200, "application/json", b'{"object":"list","data":[{"object":"embedding"}],"usage":{"prompt_tokens":2}}')
 
 
