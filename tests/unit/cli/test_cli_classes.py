@@ -139,7 +139,7 @@ def test_shares_of_the_rate():
         (["chat concurrency=4", "b rate=2"], {"max_concurrency": "9"},
          ("option-not-applicable", "--max-concurrency", "concurrency=SLOTS")),
         (["chat concurrency=4 session-start=stationary workload=weka dataset-path=f", "b rate=2"], {},
-         ("class-load-invalid", "'chat'", "--session-start stationary")),
+         ("option-not-applicable", "'chat'", "--session-start")),
         (["chat rate=1 unix-socket=/tmp/s"], {}, ("option-not-applicable", "unix-socket of class", "url=http://HOST:PORT")),
         (["chat rate=1 url=https://me:word@h"], {}, ("url-invalid", "name or password")),
         (["chat rate=1 url=http://h"], {"url": ("http://g",)}, ("url-unused", "--url")),

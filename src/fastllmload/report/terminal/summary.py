@@ -178,7 +178,7 @@ def latencies(document: RunDocument) -> Table:
         notes.append(f"ttft, tpot, itl, tok/s: of {names_or_count(document)} alone; e2e mixes all classes")
     if mixes_loops(document):
         timed = known(document.metric("ttft_sched").n)
-        notes.append(f"ttft_sched: of {'the' if timed is None else count(timed)} requests of open loops, others of all")
+        notes.append(f"ttft_sched: {'the' if timed is None else count(timed)} requests of open loops; others: all")
     if merged_text(document) is not None:
         notes.append("gaps: from the hosts' merged histograms, to three digits [merged-histograms]")
     notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(replace(found, rows=rows)) for text in row))
