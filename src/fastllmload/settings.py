@@ -227,7 +227,7 @@ class SessionIdentity(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()  # name and template of values
     body: tuple[tuple[str, str], ...] = ()  # field of the body, a path with dots, and template
     children: str = "own"  # agents that others of the session start: own (identity) or parent (the same)
-    token: str | None = None  # NAME or NAME=OTHER: header of answers that is sent back, as OTHER
+    token: str | None = None  # NAME or NAME=OTHER, each a header or body:PATH: of answers, sent back in OTHER
     end: str | None = None  # METHOD URL that ends a session, a template
 
 

@@ -216,6 +216,7 @@ def run_reactor(
     websocket_accept: bytes | None = None,
     conversations: dict[str, Any] | None = None,
     identity: Identity | None = None,
+    token_path: list[bytes] | None = None,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests; both where
     *conversations* has `pools`.
@@ -253,7 +254,7 @@ def run_reactor(
         reactor.add_class([own])
     if identity is not None:
         reactor.use_identity(identity)
-        protocol.want(token=b"x-token")
+        protocol.want(token=None if token_path else b"x-token", path=token_path)
     count = max(len(gaps_ms), limit, 1)
     schedule = np.concatenate([np.zeros(slots, np.int64), np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)])
     plan: dict[str, Any] = {

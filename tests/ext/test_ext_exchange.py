@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -589,3 +590,61 @@ def test_the_live_view_has_the_first_token_of_any_kind(bench: Bench) -> None:
     assert (histogram.total(first), histogram.total(any_kind)) == (2, 3)
     assert histogram.percentile(first, 1.0) == pytest.approx(12 * MS, rel=1e-3)
     assert histogram.percentile(any_kind, 1.0) == pytest.approx(10 * MS, rel=1e-3)
+
+
+def said(path: list[bytes], *pieces: bytes) -> bytes:
+    """The token of the session that an answer of *pieces* has at *path*."""
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory))
+        bench.protocol.want(path=path)
+        bench.conversation.open(1 * MS)
+        for number, piece in enumerate(pieces):
+            bench.conversation.feed(piece, (10 + number) * MS)
+        assert bench.conversation.ended
+        return bench.conversation.token
+
+
+def document(text: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(text) + text
+
+
+@pytest.mark.parametrize(
+    ("path", "token"),
+    [
+        ([b"id"], b'"x"'),
+        ([b"created"], b"1"),
+        ([b"usage", b"total_tokens"], b"10"),  # of a later event
+        ([b"usage", b"id"], b""),
+        ([b"choices"], b""),  # neither a string nor a number
+        ([b"object", b"id"], b""),
+        ([b"i"], b""),
+    ],
+)
+def test_the_token_of_a_body_is_the_first_value_at_its_path(path: list[bytes], token: bytes) -> None:
+    assert said(path, STREAM) == said(path, *[STREAM[at : at + 7] for at in range(0, len(STREAM), 7)]) == token
+
+
+@pytest.mark.parametrize(
+    ("value", "token"),
+    [
+        (b'"a\\n\\u00e9"', b'"a\\n\\u00e9"'),
+        (b"-1.5e3", b"-1.5e3"),
+        (b"null", b""),
+        (b"true", b""),
+        (b'""', b'""'),
+        (b'"%b"' % (b"y" * 4094), b'"%b"' % (b"y" * 4094)),
+        (b'"%b"' % (b"y" * 4095), b""),
+    ],
+)
+def test_the_token_of_a_complete_document(value: bytes, token: bytes) -> None:
+    text = b'{"a":{"b":%b},"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}' % value
+    assert said([b"a", b"b"], document(text)) == token
+
+
+def test_each_answer_has_a_token_of_its_own(bench: Bench) -> None:
+    bench.protocol.want(path=[b"id"])
+    for text, token in ((b'{"id":"one"}', b'"one"'), (b"{}", b""), (b'{"id":2}', b"2")):
+        bench.conversation.open(1 * MS)
+        bench.conversation.feed(document(text), 2 * MS)
+        assert bench.conversation.token == token

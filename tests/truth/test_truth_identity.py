@@ -124,6 +124,26 @@ def test_a_token_under_another_name(tmp_path: Path) -> None:
         latest[session] = said["answered"]
 
 
+@TRANSPORTS
+@pytest.mark.parametrize(("stream", "path"), [([], "response.id"), (["--no-stream"], "id")], ids=["stream", "whole"])
+def test_ids_of_answers_go_back_in_their_session(
+    tmp_path: Path, transport: list[str], stream: list[str], path: str
+) -> None:
+    """In a header and a body: the id of the answer before, which a stored history names, too."""
+    stored = ["--endpoint-type", "openai-responses", "--history", "stored", *stream]
+    for place, field in (("X-Back", "x-back"), ("body:metadata.back", "body:metadata.back")):
+        options = [*stored, "--session-token", f"body:{path}={place}"]
+        measured = sent(
+            tmp_path / field.replace(":", "-"), [*TURNS, *transport, *options], (place, "body:previous_response_id")
+        )
+        turns = 0
+        for row, said in noted(measured):
+            assert said.get(field) == said.get("body:previous_response_id")
+            assert (field in said) == (row["turn"] > 0)
+            turns += row["turn"] > 0
+        assert turns > 10
+
+
 def test_sessions_are_ended_at_the_server(tmp_path: Path) -> None:
     """One request for each session that has ended, in both phases, also where turns did not come; none is measured."""
     with answering() as (port, asked):

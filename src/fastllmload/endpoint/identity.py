@@ -20,6 +20,8 @@ FIELDS = ("session", "parent", "root", "turn", "class", "user", "final", "reques
 PARTS = ("text", *FIELDS, "token")  # numbers of send/identity.pxd
 PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 Parts = list[tuple[int, bytes]]
+TOKEN = (PARTS.index("token"), b"")
+IN_BODY = "body:"
 OWN_HEADERS = ("content-length", "x-fastllmload-request", "transfer-encoding", "connection")
 
 
@@ -108,8 +110,8 @@ def lines(identity: SessionIdentity) -> list[str]:
     said = [f"header {name}: {template}" for name, template in found.headers]
     said += [f"body field {name}: {template}" for name, template in found.body]
     if found.token is not None:
-        answered, sent = token_names(found.token)
-        said.append(f"header {sent}: the token that answers have in {answered}")
+        token = token_of(found.token)
+        said.append(f"{place(token.sent)}: the token that answers have in {place(token.answered)}")
     if found.end is not None:
         said.append(f"at the end of a session: {found.end}")
     return [line + by * (number == 0) for number, line in enumerate(said)]
@@ -119,22 +121,59 @@ def compiled(identity: SessionIdentity, classes: Sequence[str]) -> dict[str, Any
     """Arguments of `Identity`, from what `resolved` gives. *classes*: names by number; without any, it is `default`."""
     names = [name or "default" for name in classes or ("",)]
     headers = [(name.encode("latin-1"), parts(template, "latin-1")) for name, template in identity.headers]
-    if identity.token is not None:
-        headers.append((token_names(identity.token)[1].encode("latin-1"), [(PARTS.index("token"), b"")]))
+    fields = body_units(identity.body)
+    token = None if identity.token is None else token_of(identity.token)
+    if token is not None and token.sent_path:
+        fields.append(token_unit(token.sent_path))
+    elif token is not None:
+        headers.append((token.sent.encode("latin-1"), [TOKEN]))
     return {
         "headers": headers,
-        "fields": body_units(identity.body),
+        "fields": fields,
         "classes": [(name.encode("latin-1", "replace"), escaped(name)) for name in names],
         "own_children": identity.children == "own",
-        "token": identity.token is not None,
+        "token": token is not None,
+        "from_body": token is not None and bool(token.answered_path),
+        "in_body": token is not None and bool(token.sent_path),
         "end": None if identity.end is None else parts(identity.end.partition(" ")[2], "latin-1"),
     }
 
 
-def token_names(token: str) -> tuple[str, str]:
-    """The header of answers, and that of requests: NAME=OTHER, or the same for both."""
-    answered, _, sent = token.partition("=")
-    return answered, sent or answered
+@dataclass(frozen=True)
+class Token:
+    """Where answers have the token of a session, and where requests send it back: a header, or `body:PATH` with dots."""
+
+    answered: str
+    sent: str
+
+    @property
+    def answered_path(self) -> tuple[str, ...]:
+        """Names of members down to the token in bodies of answers; empty: a header has it."""
+        return body_path(self.answered)
+
+    @property
+    def sent_path(self) -> tuple[str, ...]:
+        return body_path(self.sent)
+
+
+def token_of(text: str) -> Token:
+    """NAME=OTHER, or the same place for both."""
+    answered, _, sent = text.partition("=")
+    return Token(answered, sent or answered)
+
+
+def body_path(name: str) -> tuple[str, ...]:
+    return tuple(name.removeprefix(IN_BODY).split(".")) if name.startswith(IN_BODY) else ()
+
+
+def place(name: str) -> str:
+    return f"body field {name.removeprefix(IN_BODY)}" if name.startswith(IN_BODY) else f"header {name}"
+
+
+def token_unit(path: Sequence[str]) -> Parts:
+    """The field of a body that has the token, which is a value of JSON, with the comma after it."""
+    opening = b"{".join(b'"%b":' % escaped(name) for name in path)
+    return [(0, opening), TOKEN, (0, b"}" * (len(path) - 1) + b",")]
 
 
 def parts(template: str, encoding: str) -> Parts:

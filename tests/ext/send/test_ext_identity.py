@@ -84,6 +84,50 @@ def test_agents_have_ids_and_tokens_of_their_own(tmp_path: Path, over_asyncio: b
         assert len(told.readlines()) == 6
 
 
+@pytest.mark.parametrize(
+    ("given", "value", "header", "field"),
+    [
+        ("body:a.id=X-Back", '"k-1"', "k-1", None),
+        ("body:a.id=X-Back", "12.50", "12.50", None),
+        ("body:a.id=X-Back", '"\\u00e9\\\\"', "\u00e9\\".encode().decode("latin-1"), None),
+        ("body:a.id=X-Back", '"a\\r\\nX-Evil: 1"', None, None),
+        ("body:a.id=X-Back", '" a"', None, None),
+        ("body:a.id=X-Back", '"\\ud800"', None, None),
+        ("body:a.id=body:back.id", '"a\\r\\n\\u00e9"', None, "a\r\n\u00e9"),
+        ("body:a.id=body:back.id", "12.50", None, 12.5),
+        ("x-token=body:back.id", 'a"\u00e9', None, 'a"\u00e9'),
+    ],
+)
+def test_tokens_between_headers_and_bodies(
+    tmp_path: Path, given: str, value: str, header: str | None, field: object
+) -> None:
+    """The first request of a session has none; a value that no header can have is none."""
+    seen: list[tuple[dict[str, str], Any]] = []
+
+    def answer(connection: socket.socket, _: int) -> None:
+        while request := read_request(connection):
+            seen.append(asked(request))
+            from_body = given.startswith("body:")
+            body = b'{"a":{"id":%b},' % value.encode() + ANSWER[1:] if from_body else ANSWER
+            token = b"" if from_body else b"X-Token: %b\r\n" % value.encode("latin-1")
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n"
+            connection.sendall(head % (token, len(body)) + body)
+
+    identity = Identity(**compiled(SessionIdentity(token=given), ()))
+    with scripted(answer) as address:
+        outcome = drive(
+            tmp_path, address, gaps_ms=[], slots=1, limit=6, conversations=plan(), identity=identity, held=True,
+            token_path=[b"a", b"id"] if given.startswith("body:") else None,
+        )  # fmt: skip
+    assert outcome.statuses() == {("ok", "none"): 12}
+    for at, (fields, body) in enumerate(seen):
+        expected = {"n": at % 6}
+        if at % 2 and field is not None:
+            expected = {"back": {"id": field}, **expected}
+        assert body == expected
+        assert fields.get("X-Back") == (header if at % 2 else None)
+
+
 def test_nothing_is_said_without_templates(tmp_path: Path) -> None:
     """The bytes of a request are those that it has without sessions."""
     seen: list[bytes] = []

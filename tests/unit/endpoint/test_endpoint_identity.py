@@ -138,6 +138,25 @@ def test_a_token_is_sent_as_it_came(affinity: str, name: str, token: bytes) -> N
     assert found.get(name) == (token.decode() or None)
 
 
+@pytest.mark.parametrize(
+    ("option", "token", "said"),
+    [
+        ("body:id=X-Id", b"r1", {"X-Id": "r1"}),
+        ("X-Id=body:a.b.c", b'"r1"', {"a": {"b": {"c": "r1"}}}),
+        ("body:id", b"17", {"id": 17}),
+        ("body:id", b"", {}),
+    ],
+)
+def test_a_token_in_bodies(option: str, token: bytes, said: dict[str, object]) -> None:
+    """As a value of JSON; of what came the worker makes what is sent (tests/ext/send/test_ext_identity.py)."""
+    assert rendered(SessionIdentity(token=option), token) == said
+
+
+def test_plans_say_where_tokens_are() -> None:
+    (line,) = lines(SessionIdentity(token="body:conversation.id=x-c"))
+    assert line == "header x-c: the token that answers have in body field conversation.id"
+
+
 def test_given_options_add_to_those_of_a_router() -> None:
     """And replace what has the same name, in any case of letters."""
     given = SessionIdentity(

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.delta cimport Classifier
+from fastllmload._ext.events.sse cimport SseEvent
 from fastllmload._ext.http.headlike cimport Wanted
 from fastllmload._ext.receive.exchange cimport V_RAISED, Ended, Exchange, Verdict
 from fastllmload._ext.receive.framing cimport Frame, FrameStep, Framing, Incoming
@@ -24,6 +25,8 @@ cdef class Protocol:
     cdef readonly ErrorTexts error_texts
     cdef readonly Backends backends     # None: answers are not asked which backend they are of
     cdef int token_at               # which of the wanted fields of heads has the token of a session; -1: none
+    cdef bytes token_path           # where bodies have it: names of members from the outermost object on, each with a NUL
+    cdef int token_depth            # how many names these are; 0: it is not in bodies
     cdef int backend_at             # and which the name of the backend
     cdef Timeline timeline
     cdef Framing framing
@@ -58,6 +61,8 @@ cdef class Protocol:
     cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1
     cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1
     cdef int _said(self, Exchange* x, Wanted* wanted) except -1
+    cdef int _event(self, Exchange* x, SseEvent* event) except -1
+    cdef int _find_token(self, Exchange* x, const unsigned char* data, size_t size) except -1
     cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED
     cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED
     cdef int _payload(self, Exchange* x, Cursor* span) except -1

@@ -7,12 +7,13 @@ status here (spec/metrics 3.5), and its exchange is put into `ended`, from which
 """
 
 from libc.stdint cimport INT32_MAX, int32_t
-from libc.string cimport memset
+from libc.string cimport memset, strlen
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_total
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
+from fastllmload._ext.bytes.jsonfind cimport json_member
 from fastllmload._ext.events.calls cimport calls_said
 from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.grpc cimport GRPC_BROKEN, GRPC_COMPRESSED, GRPC_MESSAGE, GrpcStep, grpc_next, grpc_reset, grpc_rests, status_text
@@ -37,6 +38,7 @@ from fastllmload._ext.system.life cimport LIFE_REQUEST, life_ends
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef enum:
+    LONGEST_TOKEN = 4096        # bytes of a session's token in a body: a longer value is none
     READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
     LARGE = 1 << 20             # buffers from here on go back to the kernel as soon as they are free
     MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
@@ -109,12 +111,16 @@ cdef class Protocol:
         # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
         mallopt(M_MMAP_THRESHOLD, LARGE)
 
-    def want(self, bytes token=None, bytes backend=None) -> None:
-        """Fields of heads, in lower case: of the token of a session, and of the name of the backend. They may be one."""
+    def want(self, bytes token=None, bytes backend=None, list path=None) -> None:
+        """Fields of heads, in lower case: of the token of a session, and of the name of the backend. They may be one. *path*: names
+        of members that lead to the token in the JSON of bodies.
+        """
         names = list(dict.fromkeys(name for name in (token, backend) if name is not None))
         (<Http1>self.framing).head.want(names)
         self.http2.heads.want(names)
         self.token_at = -1 if token is None else names.index(token)
+        self.token_depth = 0 if path is None else <int>len(path)
+        self.token_path = b"".join([name + b"\0" for name in path or []])
         self.backend_at = -1 if backend is None else names.index(backend)
         self.backends = None if backend is None else Backends()
 
@@ -343,6 +349,29 @@ cdef class Protocol:
             x.row.backend = self.backends.number(v.at, left(v)) if left(v) else 0
         return 0
 
+    cdef int _event(self, Exchange* x, SseEvent* event) except -1:
+        """An event of JSON; one that is like the first with text has no token, as that one had none."""
+        if self.token_depth:
+            self._find_token(x, event.data, event.size)
+        return self.timeline.event(x, event)
+
+    cdef int _find_token(self, Exchange* x, const unsigned char* data, size_t size) except -1:
+        """The first value at the token's path in an answer is its token, as JSON has it: a string with its quotes, or a number."""
+        cdef Cursor at, value
+        cdef const char* name = self.token_path
+        cdef int i
+        if x.token_size:
+            return 0
+        over(&at, data, size)
+        for i in range(self.token_depth):
+            if not json_member(&at, name, strlen(name), &value) or value.at == NULL:
+                return 0
+            at = value
+            name += strlen(name) + 1
+        if left(&at) <= LONGEST_TOKEN and (at.at[0] == c'"' or at.at[0] == c'-' or c'0' <= at.at[0] <= c'9'):
+            return exchange_token(x, at.at, left(&at))
+        return 0
+
     cdef bint _streams(self, Exchange* x) noexcept:
         if self.classifier.tables[x.dialect].message:
             return answers(x.row.http_status) and x.content == CONTENT_GRPC
@@ -401,14 +430,14 @@ cdef class Protocol:
                 return 0
             step = ndjson_next(&x.ndjson, span, &event)
         if step == SSE_EVENT:
-            self.timeline.event(x, &event)
+            self._event(x, &event)
         return step == SSE_TOO_LONG
 
     cdef int _last_line(self, Exchange* x) except -1:
         """The message is over: a last NDJSON line needs no newline."""
         cdef SseEvent event
         if x.content == CONTENT_NDJSON and x.row.flags & FLAG_STREAM and ndjson_eof(&x.ndjson, &event) == SSE_EVENT:
-            self.timeline.event(x, &event)
+            self._event(x, &event)
         return 0
 
     cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t, bint cut=False) except -1:
@@ -421,6 +450,8 @@ cdef class Protocol:
         cdef bint streamed = row.flags & FLAG_STREAM
         row.comments = x.sse.comments if streamed else 0
         if not streamed:
+            if self.token_depth:
+                self._find_token(x, x.held, x.held_size)
             self.timeline.whole(x, t)
         if row.http_status == 429:
             status, error = r.STATUS_RATE_LIMITED, r.ERROR_HTTP_STATUS
@@ -620,6 +651,11 @@ cdef class Conversation:
     def kept(self) -> tuple[bytes, list]:
         """What a later turn carries: the reply's text, escaped as it came, and its tool calls (`calls_said`)."""
         return b"" if self.x.reply == NULL else self.x.reply[:self.x.reply_size], calls_said(self.x.calls)
+
+    @property
+    def token(self) -> bytes:
+        """That of the session, as the answer has it; empty: none."""
+        return self.x.token[:self.x.token_size]
 
     @property
     def ended(self) -> bool:

@@ -51,7 +51,9 @@ cdef class Identity:
     cdef size_t most                    # bytes that all templates are at most, without a token
     cdef bint own_children              # other agents of a session have an identity of their own
     cdef dict named                     # session -> agents that were named and have not ended; where ends are sent
-    cdef dict tokens                    # (session, chain) -> the latest token; None: none is sent
+    cdef dict tokens                    # (session, chain) -> the latest token, as it is sent; None: none is sent
+    cdef bint from_body                 # answers have tokens in JSON
+    cdef bint in_body                   # and requests
     cdef Who who                        # set by the caller before begin()
     cdef bytes token
     cdef bytearray unsent               # lines for *ends_fd* that it has not taken

@@ -6,6 +6,8 @@ What a request lacks (a parent, a token) leaves out every template that needs it
 
 import time
 
+import msgspec
+
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport write
@@ -50,14 +52,31 @@ cdef uint8_t* set_size(uint8_t* at, uint8_t* end) noexcept nogil:
     return end + count
 
 
+cdef bytes json_of(bytes text):
+    """The value of a header as a string of JSON."""
+    return msgspec.json.encode(text.decode("latin-1"))
+
+
+cdef bytes line_of(bytes value):
+    """A string or number of JSON as the value of a header; empty where no header can have it."""
+    if value[:1] != b'"':
+        return value
+    try:
+        text = msgspec.json.decode(value, type=str).encode()
+    except msgspec.DecodeError:
+        return b""
+    return b"" if min(text, default=0) < 32 or 127 in text or text != text.strip() else text
+
+
 cdef class Identity:
     """*headers*: (name, parts), *fields*: parts of JSON as text, each with a comma at its end; a part is its number in PARTS and, of
-    a text, that. *classes*: names for headers and, escaped, for JSON. *token*: a header has the latest token. *end*: parts of the URL
-    that ends a session, which *ends_fd* gets in a line after the number of the target and a blank.
+    a text, that. *classes*: names for headers and, escaped, for JSON. *token*: a header or field has the latest token, which came
+    in a header or *from_body* and goes into a header or *in_body*. *end*: parts of the URL that ends a session, which *ends_fd* gets
+    in a line after the number of the target and a blank.
     """
 
     def __init__(self, list headers, list fields, list classes, *, list end=None, bint own_children=True,
-                 bint token=False, int ends_fd=-1):
+                 bint token=False, bint from_body=False, bint in_body=False, int ends_fd=-1):
         cdef uint32_t i, number = 0
         cdef Template* t
         names = [name for name, _ in classes] + [escaped for _, escaped in classes]
@@ -65,6 +84,7 @@ cdef class Identity:
         self.literals = b""
         self.own_children = own_children
         self.tokens = {} if token else None
+        self.from_body, self.in_body = from_body, in_body
         self.named = {}
         self.token = b""
         self.unsent = bytearray()
@@ -170,7 +190,11 @@ cdef class Identity:
         if not goes_on:
             self.tokens.pop(key, None)
         elif size:
-            self.tokens[key] = token[:size]
+            text = token[:size]
+            if self.from_body != self.in_body:
+                text = json_of(text) if self.in_body else line_of(text)
+            if text:
+                self.tokens[key] = text
         return 0
 
     cdef int over(self, uint32_t target) except -1:

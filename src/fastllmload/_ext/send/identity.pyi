@@ -14,6 +14,8 @@ class Identity:
         end: list[tuple[int, bytes]] | None = None,
         own_children: bool = True,
         token: bool = False,
+        from_body: bool = False,
+        in_body: bool = False,
         ends_fd: int = -1,
     ) -> None: ...
     def rendered(self, who: dict[str, Any], prefix: bytes, token: bytes = b"") -> tuple[bytes, bytes, bytes]: ...

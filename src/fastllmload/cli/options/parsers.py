@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from fastllmload import quantities
 from fastllmload.endpoint import template
-from fastllmload.endpoint.identity import OWN_HEADERS, pieces
+from fastllmload.endpoint.identity import OWN_HEADERS, body_path, pieces
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.files import read_text
 from fastllmload.redact import labelled
@@ -367,14 +367,15 @@ def read_header(name: str) -> str:
 
 
 def session_token(text: str) -> str:
-    if text.lower().startswith("body:"):
+    names = text.split("=")
+    paths = [body_path(name) for name in names]
+    if len(names) > 2 or not all(
+        all(path) if path else TOKEN.fullmatch(name) for name, path in zip(names, paths, strict=True)
+    ):
         raise InvalidValue(
             "session-token-invalid",
-            "names a field of the body, and a token is taken from a header; --history stored sends previous_response_id",
+            "is not the name of a header or body:FIELD, a path with dots; write NAME, or NAME=OTHER to send it back there",
         )
-    names = text.split("=")
-    if len(names) > 2 or any(TOKEN.fullmatch(name) is None for name in names):
-        raise InvalidValue("session-token-invalid", "is not the name of a header; write NAME, or NAME=OTHER")
     if names[0].lower() in FRAMING_HEADERS:
         raise InvalidValue("session-token-invalid", "takes a header that says how an answer is read; give another one")
     return text

@@ -21,7 +21,7 @@ from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.cli.options.target_rules import choose_http_version
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
-from fastllmload.endpoint.identity import resolved
+from fastllmload.endpoint.identity import resolved, token_of
 from fastllmload.errors import InputError
 from fastllmload.files import key_in, usable_key
 from fastllmload.redact import (
@@ -208,17 +208,27 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
 
 def validate_session_body(settings: RunSettings) -> None:
     """InputError for a field of the body that requests have already, from their protocol or --extra-body."""
-    fields = [path.partition(".")[0] for path, _ in resolved(settings.session).body]
+    named = resolved(settings.session)
+    fields = [path.partition(".")[0] for path, _ in named.body]
+    back = () if named.token is None else token_of(named.token).sent_path
+    if back and back[0] in fields:
+        raise InputError(
+            "options-conflict",
+            f"--session-token and --session-body both set {back[0]!r} in the body; send the token in another field",
+        )
+    fields += back[:1]
     for one in (None, *settings.classes) if fields else ():
         endpoint = resolve_endpoint((one and one.endpoint_type) or settings.target.endpoint_type)
         workload = (one or settings).workload
         extra = {} if workload.extra_body is None else json.loads(workload.extra_body)
-        own = endpoint.body("", {}, workload, extra)
+        own = {*endpoint.body("", {}, workload, extra), *endpoint.prompt_fields}
+        own |= {"previous_response_id"} if workload.history == "stored" else set()
         for field in fields:
             if field in own:
                 raise InputError(
                     "options-conflict",
-                    f"--session-body sets {field!r}, which requests of {endpoint.name} have already; choose another "
+                    f"{'--session-token' if (field,) == back[:1] else '--session-body'} sets {field!r}, which requests of "
+                    f"{endpoint.name} have already; choose another "
                     "field, or leave it out of --extra-body",
                 )
 

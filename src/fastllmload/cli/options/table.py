@@ -280,7 +280,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--session-children", "session.children", read.one_of("own", "parent"), "WHOSE",
               "Agents that another one of the session starts have an identity of their own (default) or their parent's."),
         value("--session-token", "session.token", read.session_token, "NAME",
-              "Header of answers that is sent back in the session, the latest one; NAME=OTHER sends it under another name."),
+              "Header of answers, or body:FIELD, whose value is sent back in the session, the latest one; NAME=OTHER sends "
+              "it under another name."),
         value("--session-end", "session.end", read.session_end, "'METHOD URL'",
               "Request that ends a session at the server, a template; a URL without a host is at the session's own target. "
               "Not measured."),

@@ -6,7 +6,7 @@ from fastllmload.cli.options.parsers import DATASETS
 from fastllmload.cli.options.rule import Chosen, OptionRule, form, named
 from fastllmload.cli.options.sources import Fields
 from fastllmload.endpoint import ENDPOINTS, resolve_endpoint
-from fastllmload.endpoint.identity import named_sessions, resolved
+from fastllmload.endpoint.identity import body_path, named_sessions, resolved, token_of
 from fastllmload.settings import DEFAULT_ENDPOINT, SessionIdentity
 
 WITH_IDS = named(tuple(each.name for each in ENDPOINTS.values() if each.takes("ids")))
@@ -43,6 +43,12 @@ SESSION = (
          "--session-header, which becomes metadata"),
     OptionRule("option-not-applicable", lambda o: o.workload == "batch" and identity(o).body,
          "--session-body (or --affinity openai) does not go with --workload batch, whose bodies are the file's own"),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.call is not None and token_in_body(o, "answered", "sent"),
+         "{where} names a field of JSON, and {protocol} has messages of gRPC; name a header, which becomes metadata",
+         ("session_token",)),
+    OptionRule("option-not-applicable", lambda o: o.workload == "batch" and token_in_body(o, "sent"),
+         "{where} adds a field to bodies, and those of --workload batch are the file's own; send a header, as NAME=OTHER",
+         ("session_token",)),
     OptionRule("options-conflict", lambda o: repeated_header(o),
          "--session-header and -H both set {name}; give one", values=lambda o: {"name": repeated_header(o)}),
     OptionRule("option-missing", lambda o: named_sessions(identity(o)) is None,
@@ -114,6 +120,12 @@ def other_objectives(chosen: Chosen) -> list[str]:
     """Objectives that need tokens."""
     names = [name for name, _ in chosen.get("output.goodput", ())]
     return [name for name in names if name.rpartition("/")[2] not in ("e2el", "e2el_sched")]
+
+
+def token_in_body(chosen: Chosen, *places: str) -> bool:
+    """Whether the token of sessions is in a body: *places* are attributes of `Token`, answered or sent."""
+    token = identity(chosen).token
+    return token is not None and any(body_path(getattr(token_of(token), one)) for one in places)
 
 
 def identity(chosen: Chosen) -> SessionIdentity:

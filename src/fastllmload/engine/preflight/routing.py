@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fastllmload.endpoint.identity import named_sessions, resolved, token_names
+from fastllmload.endpoint.identity import named_sessions, place, resolved, token_of
 from fastllmload.engine.preflight.client import NoAnswer, ServerConnection, one_line
 from fastllmload.errors import TargetError, coded
 from fastllmload.settings import RunSettings
@@ -20,27 +20,34 @@ BEFORE_REQUEST_ID = frozenset(("x-session-id", "x-user-id", "x-tenant-id"))
 ROUTING_KEYS = frozenset(("x-smg-routing-key", "x-smg-target-worker"))
 
 
-def absent_headers(probe: ServerConnection) -> Iterator[str]:
-    """A remark for each header, of --backend-header and --session-token, that the latest answer of *probe*'s server lacks.
-    A token that may need headers of the session, which no probe has, is not missed.
+def absent_names(probe: ServerConnection, content: bytes) -> Iterator[str]:
+    """A remark for each header or field, of --backend-header and --session-token, that the latest answer of *probe*'s server
+    lacks, whose body is *content*. A token that may need headers of the session, which no probe has, is not missed.
     """
     names = list(dict.fromkeys(name.lower() for name in probe.fields))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     shown = one_line(probe.redact(", ".join(names[:NAMED]))) + more if names else "none"
     settings = probe.settings
-    said = f"the probe's answer from {probe.base.public_url} has no header"
+    said = f"the probe's answer from {probe.base.public_url} has no"
     backend, identity = settings.target.backend_header, resolved(settings.session)
     token = None if identity.headers else identity.token
     if backend is not None and not probe.fields.get(backend):
         yield coded(
             "backend-header-absent",
-            f"{said} {backend}: which server answers will not be known; its headers are {shown}",
+            f"{said} header {backend}: which server answers will not be known; its headers are {shown}",
         )
-    if token is not None and not probe.fields.get(answered := token_names(token)[0]):
+    found = None if token is None else token_of(token)
+    if found is None:
+        return
+    if path := found.answered_path:
+        there, more = f'"{path[-1]}"'.encode() in content, ""
+    else:
+        there, more = bool(probe.fields.get(found.answered)), f"; its headers are {shown}"
+    if not there:
         yield coded(
             "session-token-absent",
-            f"{said} {answered}, whose value is to be sent back in the session: nothing will name sessions to the router; "
-            f"its headers are {shown}",
+            f"{said} {place(found.answered)}, whose value is to be sent back in the session: nothing will name sessions to "
+            f"the router{more}",
         )
 
 

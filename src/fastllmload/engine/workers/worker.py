@@ -35,7 +35,7 @@ from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload._ext.tls.session import TlsContext, settings_of
 from fastllmload.endpoint import resolve_endpoint
-from fastllmload.endpoint.identity import compiled, token_names
+from fastllmload.endpoint.identity import compiled, token_of
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
@@ -126,8 +126,12 @@ class Worker:
         if spec.session is not None:
             classes = self.plans[spec.phases[-1].number].classes
             self.reactor.use_identity(Identity(**compiled(spec.session, classes), ends_fd=spec.ends_fd))
-        token = None if spec.session is None or spec.session.token is None else token_names(spec.session.token)[0]
-        protocol.want(field_name(token), field_name(spec.backend_header))
+        token = None if spec.session is None or spec.session.token is None else token_of(spec.session.token)
+        path = () if token is None else token.answered_path
+        protocol.want(
+            field_name(None if token is None or path else token.answered), field_name(spec.backend_header),
+            [name.encode() for name in path] or None,
+        )  # fmt: skip
         self.backends = protocol.backends
         self.backend_names: list[str] = []
         self.reactor.set_connector(self.connect, self.loop.call_soon)

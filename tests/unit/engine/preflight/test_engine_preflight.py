@@ -319,6 +319,8 @@ def test_an_answer_without_the_header_of_backends_is_noted() -> None:
         ({"affinity": "llm-d"}, "x-session-token"),
         ({"token": "X-T=X-U"}, "X-T"),
         ({"token": "Content-Type=X-U"}, None),
+        ({"token": "body:object=X-U"}, None),
+        ({"token": "body:of.conversation=X-U"}, "of.conversation"),
         ({"affinity": "aibrix"}, None),
         ({}, None),
     ],
