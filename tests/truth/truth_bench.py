@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from commands import command
+from msgspec.structs import replace
 
+from fastllmload.cli.options.classes import class_from_text
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_table
+from fastllmload.engine.hosts.placement.local import LocalPlacement
+from fastllmload.engine.run import execute
 from fastllmload.records.layout import EVENT_NAMES
 from fastllmload.records.run import Run, load
+from fastllmload.redact import Redactor
+from fastllmload.report.terminal.view import make_ui
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import Truth
@@ -126,6 +135,23 @@ def measure(
     assert (folder / "run.json").exists(), said
     document = json.loads((folder / "run.json").read_text())
     return Measured(load(folder), load_truth(truth), document, code, said)
+
+
+def mix_from_two_hosts(directory: Path, classes: Sequence[str], seconds: float, collect: str, **simulator: Any) -> Run:
+    """A run of *classes* from two hosts with a worker each, whose events are fetched as *collect* says."""
+    with SimulatorProcess(SimulatorOptions(**simulator)) as engine:
+        given = {"class": [class_from_text("", one) for one in classes], "duration": seconds, "seed": 6, "warmup": 8}
+        settings, _ = read_settings(from_table(given, "", ""), {}, Redactor([]))
+        settings = replace(
+            settings,
+            target=replace(settings.target, urls=(engine.url,)),
+            telemetry=replace(settings.telemetry, enabled=False),
+            client=replace(settings.client, workers=1),
+            hosts=replace(settings.hosts, collect=collect),
+            output=replace(settings.output, directory=str(directory), ui="none"),
+        )
+        assert execute(settings, None, make_ui("none", io.StringIO()), placement=LocalPlacement(2)) in (0, 3)
+    return load(directory)
 
 
 def until_quiet(directory: Path, check: Callable[[Path], tuple[bool | None, str]]) -> None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
-from truth.truth_bench import QUIET_US, Measured, freeze, measure, until_quiet, wait_for_phase, worker_pids_of
+from truth.truth_bench import (
+    QUIET_US,
+    Measured,
+    freeze,
+    measure,
+    mix_from_two_hosts,
+    until_quiet,
+    wait_for_phase,
+    worker_pids_of,
+)
 
-from fastllmload.cli.options.classes import class_from_text
-from fastllmload.cli.options.reading import read_settings
-from fastllmload.cli.options.sources import from_table
-from fastllmload.engine.hosts.placement.local import LocalPlacement
-from fastllmload.engine.run import execute
 from fastllmload.metrics.run.window import window_of
 from fastllmload.records.layout import MEASURE, OK
-from fastllmload.records.run import Run, load
-from fastllmload.redact import Redactor
-from fastllmload.report.terminal.view import make_ui
-from fastllmload.simulator.process import SimulatorProcess
-from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.records.run import Run
 
 ENGINE: dict[str, Any] = {"ttft_ms": 20.0, "itl_ms": 5.0, "phase": "spread"}
 CLASSES = ("chat rate=120 isl=24 osl=6", "batch concurrency=8 isl=40 osl=10", "small concurrency=3 isl=12 osl=2")
@@ -157,19 +155,7 @@ def test_slots_that_a_stopped_client_left_empty_are_stated_by_class(tmp_path: Pa
 @pytest.mark.parametrize("collect", ["rows", "summary"])
 def test_two_hosts_share_the_slots_of_each_class(tmp_path: Path, collect: str) -> None:
     """One worker on each: all slots are filled once, dealt in turn, and the statements are as of one host."""
-    with SimulatorProcess(SimulatorOptions(**ENGINE)) as engine:
-        given = {"class": [class_from_text("", one) for one in CLASSES], "duration": SECONDS, "seed": 6, "warmup": 8}
-        settings, _ = read_settings(from_table(given, "", ""), {}, Redactor([]))
-        settings = replace(
-            settings,
-            target=replace(settings.target, urls=(engine.url,)),
-            telemetry=replace(settings.telemetry, enabled=False),
-            client=replace(settings.client, workers=1),
-            hosts=replace(settings.hosts, collect=collect),
-            output=replace(settings.output, directory=str(tmp_path / "run"), ui="none"),
-        )
-        assert execute(settings, None, make_ui("none", io.StringIO()), placement=LocalPlacement(2)) in (0, 3)
-    run = load(tmp_path / "run")
+    run = mix_from_two_hosts(tmp_path / "run", CLASSES, SECONDS, collect, **ENGINE)
     statements_are_of_open_loops(run)
     rows = run.rows[run.rows["phase"] == MEASURE]
     filling = rows[(rows["request_class"] > 0) & (rows["t_sched"] <= zero(run) + 1_000_000)]

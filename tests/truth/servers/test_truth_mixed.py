@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import command
-from msgspec.structs import replace
 from truth.recording_relay import relayed
-from truth.truth_bench import measure, until_quiet, within
+from truth.truth_bench import measure, mix_from_two_hosts, until_quiet, within
 
-from fastllmload.cli.options.classes import class_from_text
-from fastllmload.cli.options.reading import read_settings
-from fastllmload.cli.options.sources import from_table
-from fastllmload.engine.hosts.placement.local import LocalPlacement
-from fastllmload.engine.run import execute
 from fastllmload.export.rows import record_blocks
 from fastllmload.metrics.run.window import window_of
 from fastllmload.records.layout import MEASURE, OK
 from fastllmload.records.run import load
-from fastllmload.redact import Redactor
 from fastllmload.report.run_page.context import ReportContext
-from fastllmload.report.terminal.view import make_ui
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import FLAGS
@@ -162,21 +153,7 @@ def test_many_hosts_send_the_same_mix(tmp_path: Path, collect: str) -> None:
     """From two hosts, whose events stay there with `summary`: figures of tokens are of classes with tokens, E2E is of all
     and has bounds, and each class has its counts.
     """
-    with SimulatorProcess(SimulatorOptions(**ENGINE)) as engine:
-        found = from_table(
-            {"class": [class_from_text("", one) for one in CLASSES], "duration": 2, "seed": 6, "warmup": 8}, "", ""
-        )
-        settings, _ = read_settings(found, {}, Redactor([]))
-        settings = replace(
-            settings,
-            target=replace(settings.target, urls=(engine.url,)),
-            telemetry=replace(settings.telemetry, enabled=False),
-            client=replace(settings.client, workers=1),
-            hosts=replace(settings.hosts, collect=collect),
-            output=replace(settings.output, directory=str(tmp_path / "run"), ui="none"),
-        )
-        assert execute(settings, None, make_ui("none", io.StringIO()), placement=LocalPlacement(2)) in (0, 3)
-    run = load(tmp_path / "run")
+    run = mix_from_two_hosts(tmp_path / "run", CLASSES, 2, collect, **ENGINE)
     rows, window, document = run.rows[run.rows["phase"] == MEASURE], window_of(run), run.document
     assert window is not None and set(rows["worker"]) == {0, 1} and (rows["status"] == OK).all()
     submitted, silent = window.holds(rows["t_submit"]), np.isin(rows["request_class"], SILENT)

@@ -240,6 +240,9 @@ def test_live_sessions_of_genai_perf(sent: list[RunSettings]) -> None:
     assert settings_of(sent, *triton).workload.extra_body is None
 
 
+MOONCAKE = ("aiperf", "profile", "-m", "m", "--input-file", "f.jsonl", "--custom-dataset-type", "mooncake_trace")
+
+
 def test_sessions_of_aiperfs_traces(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     """Weka's are sent by its loader, with a number of live sessions; rows of Mooncake are additions there."""
     words = ("aiperf", "profile", "-m", "m", "--input-file", "weka.jsonl", "--custom-dataset-type", "weka_trace")
@@ -247,17 +250,7 @@ def test_sessions_of_aiperfs_traces(sent: list[RunSettings], capsys: pytest.Capt
     assert settings.workload.name == "weka" and (settings.load.concurrency, settings.load.num_requests) == (3, 7)
     assert settings.session.headers == (("X-S", "{session}"),)
     assert main(["compat", *words, "--request-count", "5"]) == 2 and "--request-count 5" in capsys.readouterr().err
-    mooncake = (
-        "aiperf",
-        "profile",
-        "-m",
-        "m",
-        "--input-file",
-        "mooncake.jsonl",
-        "--custom-dataset-type",
-        "mooncake_trace",
-    )
-    assert settings_of(sent, *mooncake).workload.trace_prompts == "delta"
+    assert settings_of(sent, *MOONCAKE).workload.trace_prompts == "delta"
 
 
 def test_another_command_and_the_type_of_a_file_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,20 +275,10 @@ def test_aiperf_reads_exporters_of_gpus(sent: list[RunSettings], capsys: pytest.
 
 
 def test_a_trace_of_aiperf_has_its_own_instants(sent: list[RunSettings]) -> None:
-    words = (
-        "aiperf",
-        "profile",
-        "-m",
-        "m",
-        "--input-file",
-        "mooncake.jsonl",
-        "--custom-dataset-type",
-        "mooncake_trace",
-    )
-    settings = settings_of(sent, *words, "--fixed-schedule-start-offset", "1000", "--synthesis-speedup-ratio", "2")
+    settings = settings_of(sent, *MOONCAKE, "--fixed-schedule-start-offset", "1000", "--synthesis-speedup-ratio", "2")
     assert (settings.load.rate, settings.load.concurrency, settings.load.num_requests) == (None, None, None)
     assert (settings.workload.trace_from, settings.workload.trace_speed) == (1.0, 2.0)
-    assert settings_of(sent, *words, "--no-fixed-schedule", "--request-rate", "4").load.rate == 4
+    assert settings_of(sent, *MOONCAKE, "--no-fixed-schedule", "--request-rate", "4").load.rate == 4
 
 
 ADAPTERS = ("--lora-name", "A", "B", "C", "--lora-request-distribution")
