@@ -8,6 +8,7 @@ import pytest
 from refusals import raises_code
 
 from fastllmload.cli.options import parsers as read
+from fastllmload.cli.options.table import WORKLOAD
 from fastllmload.errors import InvalidValue
 
 
@@ -225,6 +226,13 @@ def test_one_of_proposes_the_nearest():
         read.one_of("custom", "dynamo")("auto")
     assert "?" not in caught.value.problem
     assert read.arrival("onoff:2,8") == "onoff:2,8"
+
+
+def test_a_path_as_the_workload_is_refused_with_where_a_file_is_given():
+    with raises_code("choice-unknown", "dataset-path FILE, and --workload names its format"):
+        WORKLOAD("traces/sessions.jsonl")
+    with raises_code("choice-unknown", "did you mean weka"):
+        WORKLOAD("wekka")
 
 
 def test_temperature_may_be_left_to_the_server():

@@ -649,13 +649,16 @@ def text(value: str) -> str:
     return value
 
 
-def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], str]:
-    """A parser that accepts *names*, and the alternative spellings *also* for some of them."""
+def one_of(*names: str, also: dict[str, str] | None = None, of_files: str = "") -> Callable[[str], str]:
+    """A parser that accepts *names*, and the alternative spellings *also* for some of them. The refusal of a path says
+    *of_files*.
+    """
     meanings = {**{name: name for name in names}, **(also or {})}
 
     def parse(value: str) -> str:
         if value not in meanings:
-            raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{nearest(value, meanings)}")
+            hint = f"; {of_files}" if of_files and re.search(r"[/.]", value) else nearest(value, meanings)
+            raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{hint}")
         return meanings[value]
 
     return parse

@@ -69,7 +69,10 @@ def switch(flags: str, field: str, help: str, *, on: object = True, off: object 
 
 
 ENDPOINT_TYPE = read.endpoint_type(*ENDPOINTS, also=ALIASES)
-WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS, read.RANDOM)
+WORKLOAD = read.one_of(
+    *read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS, read.RANDOM,
+    of_files="a file is given as --dataset-path FILE, and --workload names its format",
+)  # fmt: skip
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Target": (
