@@ -18,7 +18,7 @@ from fastllmload.certificate.judge import judge_evidence
 from fastllmload.certificate.per_second import events_of
 from fastllmload.certificate.run_evidence import from_run, measured_window, received_in, stamp_classes
 from fastllmload.documents.event_summary import EventSummary, GapCounts, HostSummary, SecondCounts, StampCounts
-from fastllmload.documents.run import HostEntry
+from fastllmload.documents.run_parts.hosts import HostEntry
 from fastllmload.errors import InputError
 from fastllmload.metrics.objectives.benefit import PRESETS
 from fastllmload.metrics.objectives.objective import objectives_of

@@ -17,7 +17,7 @@ from fastllmload.arrivals.curve import RateCurve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.documents.certificate import SecondsJudged
-from fastllmload.documents.run import InterfaceUse
+from fastllmload.documents.run_parts.hosts import InterfaceUse
 from fastllmload.statistics.order_statistics import Ranked
 
 Times = Numbers  # CLOCK_MONOTONIC ns

@@ -17,7 +17,7 @@ from fastllmload.certificate.criteria import SEVERITY
 from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, MeasuredWindow, Sends
 from fastllmload.documents.certificate import Certificate, HostDelays, NetworkUse, PortUsage, Reason
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import HostEntry
+from fastllmload.documents.run_parts.hosts import HostEntry
 from fastllmload.metrics.run.measure import headline_metrics
 from fastllmload.metrics.run.window import Window, populations, unsent, window_of
 from fastllmload.records import layout

@@ -16,7 +16,8 @@ from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.documents.certificate import ArrivalTests, Certificate, GapTests, Reason, ScheduleLag
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import HostEntry, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry
 from fastllmload.records.run import Run
 
 SECOND = 1_000_000_000

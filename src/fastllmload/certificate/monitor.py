@@ -15,7 +15,7 @@ from fastllmload._ext.record.hiccup import HiccupMeter
 from fastllmload._ext.record.histogram import COUNTS, WORDS
 from fastllmload.arrays import Numbers
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.documents.run import CeilingFacts, HostEntry, InterfaceUse, WatchFacts
+from fastllmload.documents.run_parts.hosts import CeilingFacts, HostEntry, InterfaceUse, WatchFacts
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.interfaces import Traffic, link_speed

@@ -38,7 +38,7 @@ from fastllmload.certificate.usage import largest_target_share, overlapping
 from fastllmload.documents.event_summary import StampCounts
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
-from fastllmload.documents.run import HostEntry, WatchFacts
+from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest

@@ -12,7 +12,7 @@ from fastllmload.arrays import Mask
 from fastllmload.certificate.evidence import CertificateEvidence, HostRecord, MeasuredWindow, Times, WorkerRecord
 from fastllmload.documents.certificate import HostDelays, NetworkUse, Percentiles, PortUsage, WorkerUsage
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import InterfaceUse
+from fastllmload.documents.run_parts.hosts import InterfaceUse
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

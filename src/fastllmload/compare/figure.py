@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ClassResult, PartResult, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.classes import ClassResult, PartResult
 from fastllmload.errors import InputError
 
 STATISTICS = {"mean": "mean", "median": "p50", **{name: name for name in ("p50", "p75", "p90", "p95", "p99", "p999")}}

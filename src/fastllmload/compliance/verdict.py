@@ -29,7 +29,7 @@ from fastllmload.compliance.outcome import (
     inapplicable,
 )
 from fastllmload.compliance.statement import AllOf, Check, Statement
-from fastllmload.documents.run import Compliance, Requirement, Requirements
+from fastllmload.documents.run_parts.compliance import Compliance, Requirement, Requirements
 from fastllmload.documents.write import plain, values
 
 

@@ -24,7 +24,8 @@ from fastllmload.documents.fields import (
     Tokens,
     field,
 )
-from fastllmload.documents.run import Compliance, Tool
+from fastllmload.documents.run import Tool
+from fastllmload.documents.run_parts.compliance import Compliance
 
 Cell = str | int | float | bool | None
 # "inf": all at once

@@ -32,7 +32,7 @@ from fastllmload.documents.fields import (
     field,
 )
 from fastllmload.documents.read import DocumentError, convert
-from fastllmload.documents.run import ErrorCount
+from fastllmload.documents.run_parts.counts import ErrorCount
 from fastllmload.settings import RunSettings
 
 Loads = Annotated[tuple[int | float | None, ...], field("requests/s or requests in flight", Reveals.LOAD)]

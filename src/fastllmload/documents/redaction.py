@@ -18,7 +18,9 @@ from fastllmload.documents.fields import WITHHELD, Reveals
 from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import convert, fields, members
-from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetryEntry
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry
+from fastllmload.documents.run_parts.telemetry import ServerFigure, TelemetryEntry
 from fastllmload.settings import Hosts, Load, Output, ServerControl, Target, Telemetry, TrafficClass, Workload
 
 HIDDEN = WITHHELD.value

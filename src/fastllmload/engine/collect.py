@@ -22,7 +22,8 @@ from msgspec.structs import replace
 
 from fastllmload import __version__
 from fastllmload.documents.fields import without
-from fastllmload.documents.run import HostEntry, Phase, RunDocument, WatchFacts
+from fastllmload.documents.run import Phase, RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
 from fastllmload.engine.finalize import HOST_LIMIT, RunStatus, finalize
 from fastllmload.engine.hosts.fleet import ReceiverProcess
 from fastllmload.engine.hosts.group import CONNECTING_S, HostGroup, RemoteHost

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.documents.plan import CountingFacts, PlanDescription, PlanSummary, WarmupPlan
-from fastllmload.documents.run import ClassTarget, EngineFacts, Environment, Phase, TargetFacts
+from fastllmload.documents.run import Environment, Phase
+from fastllmload.documents.run_parts.target import ClassTarget, EngineFacts, TargetFacts
 from fastllmload.endpoint import shown, told_apart
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.documents.run import SessionEnds, WorkerEntry
+from fastllmload.documents.run_parts.control import SessionEnds
+from fastllmload.documents.run_parts.hosts import WorkerEntry
 from fastllmload.endpoint import resolve_endpoint, silent_classes
 from fastllmload.engine import banner
 from fastllmload.engine.control.control import ControlFailed, ServerController

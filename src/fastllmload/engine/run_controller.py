@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fastllmload._ext.record import counters as k
-from fastllmload.documents.run import WorkerEntry
+from fastllmload.documents.run_parts.hosts import WorkerEntry
 from fastllmload.engine.document import phase_begun, phase_ended
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.run import SessionEnds
+from fastllmload.documents.run_parts.control import SessionEnds
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base
 from fastllmload.engine.preflight.client import HTTP1, reason
 from fastllmload.engine.preflight.tls import tls_context

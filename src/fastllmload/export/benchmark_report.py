@@ -17,7 +17,8 @@ import numpy as np
 from fastllmload.arrays import Values
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import RunDocument, TelemetryEntry
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.telemetry import TelemetryEntry
 from fastllmload.documents.write import printable_json, values
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import distribution, without_nulls

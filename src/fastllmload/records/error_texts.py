@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import BackendNames, ErrorTextEntries, ErrorTextEntry, FinishWord
+from fastllmload.documents.run_parts.backends import BackendNames
+from fastllmload.documents.run_parts.counts import ErrorTextEntries, ErrorTextEntry, FinishWord
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 from fastllmload.records import layout

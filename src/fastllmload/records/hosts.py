@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fastllmload.arrays import Mask, Numbers, Rows, Values
-from fastllmload.documents.run import ClockFacts, HostEntry
+from fastllmload.documents.run_parts.hosts import ClockFacts, HostEntry
 from fastllmload.records import layout
 from fastllmload.records.host_clock import ClockFit, fit
 from fastllmload.records.integrity import broken

@@ -17,7 +17,9 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record.recorder import text_index
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import convert, read_file
-from fastllmload.documents.run import BackendNames, ErrorTextEntries, Phase, RunDocument
+from fastllmload.documents.run import Phase, RunDocument
+from fastllmload.documents.run_parts.backends import BackendNames
+from fastllmload.documents.run_parts.counts import ErrorTextEntries
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.run import ServerPage
+from fastllmload.documents.run_parts.target import ServerPage
 from fastllmload.records.integrity import SERVER_INFO
 
 MOST_CHANGES, LONGEST = 20, 80  # changes that are listed; characters of a value

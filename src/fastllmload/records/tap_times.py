@@ -22,7 +22,8 @@ from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.arrays import Mask
 from fastllmload.documents import fields
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import RunDocument, Tap, TapError
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import Tap, TapError
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.hosts import HostEntries, host_folder, positions

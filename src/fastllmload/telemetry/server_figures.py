@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents.run import ServerFigure, TelemetryEntry
+from fastllmload.documents.run_parts.telemetry import ServerFigure, TelemetryEntry
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from fastllmload.documents.cluster import Cluster
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.metric import Metric, Value
-from fastllmload.documents.run import RunDocument, TelemetryFacts, TelemetrySource
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.telemetry import TelemetryFacts, TelemetrySource
 from fastllmload.errors import RunFolderError, coded
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.request.tpot import gen_tok_s

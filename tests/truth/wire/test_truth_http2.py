@@ -40,35 +40,35 @@ def test_times_are_the_servers(tmp_path: Path, tls: bool) -> None:
     until_quiet(tmp_path, check)
 
 
+TEXT = [name for name in OF_HTTP if ENDPOINTS[name].takes("text")]
+IDS = [name for name in OF_HTTP if name not in TEXT]
+EACH = 20  # requests
+
+
 @pytest.mark.parametrize(("streamed", "tls"), [(True, False), (True, True), (False, True)])
-@pytest.mark.parametrize("endpoint", OF_HTTP)
-def test_figures_are_the_servers(tmp_path: Path, endpoint: str, streamed: bool, tls: bool) -> None:
-    """Statuses, ends, usage and the number of events. TLS hands on the same bytes, whatever the protocol above HTTP/2."""
-    form = [] if ENDPOINTS[endpoint].takes("text") else ["--prompt-form", "ids"]
-    options = [
-        "--endpoint-type",
-        endpoint,
-        "-m",
-        "simulated",
-        *form,
-        "--rate",
-        "40",
-        "-n",
-        "20",
-        "--osl",
-        "uniform:3,9",
-    ]
+@pytest.mark.parametrize("endpoints", [TEXT, IDS], ids=["text", "ids"])
+def test_figures_are_the_servers(tmp_path: Path, endpoints: list[str], streamed: bool, tls: bool) -> None:
+    """Statuses, ends, usage and the number of events of each protocol, a class of one run. TLS hands on the same bytes,
+    whatever the protocol above HTTP/2.
+    """
+    classes = [word for name in endpoints for word in ("--class", f"{name} rate=40 endpoint-type={name}")]
+    asked = classes if endpoints is TEXT else ["--endpoint-type", *endpoints, "--prompt-form", "ids", "--rate", "40"]
+    options = ["-m", "simulated", "--osl", "uniform:3,9", *asked]
+    options += ["-n", str(EACH * len(endpoints))]
     measured = over_http2(tmp_path / "run", tls, [*options, *([] if streamed else ["--no-stream"])])
     assert measured.exit_code == 0, measured.said
     ours, theirs = measured.joined()
-    assert {STATUS_NAMES[status] for status in ours["status"]} == {"ok"}
-    assert {FINISH_NAMES[word] for word in ours["finish"]} <= {"length", "none"}
     assert list(ours["http_status"]) == list(theirs["status"])
-    for mine, their in (("prompt", "prompt"), ("completion", "output")):
-        said = ours[f"{mine}_tokens"] >= 0  # TGI and vLLM's own protocol do not say them all
-        assert list(ours[f"{mine}_tokens"][said]) == list(theirs[f"{their}_tokens"][said]), mine
-    if streamed:
-        assert (ours["content_events"] > 0).all()
+    for number, endpoint in enumerate(endpoints):
+        own = ours["request_class"] == number
+        assert own.sum() > EACH / 4, endpoint
+        assert {STATUS_NAMES[status] for status in ours["status"][own]} == {"ok"}, endpoint
+        assert {FINISH_NAMES[word] for word in ours["finish"][own]} <= {"length", "none"}, endpoint
+        for mine, their in (("prompt", "prompt"), ("completion", "output")):
+            said = own & (ours[f"{mine}_tokens"] >= 0)  # TGI and vLLM's own protocol do not say them all
+            assert list(ours[f"{mine}_tokens"][said]) == list(theirs[f"{their}_tokens"][said]), (endpoint, mine)
+        if streamed:
+            assert (ours["content_events"][own] > 0).all(), endpoint
 
 
 @TRANSPORTS

@@ -23,7 +23,7 @@ from fastllmload.certificate.evidence import (
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.certificate.judge import judge_evidence
 from fastllmload.documents.certificate import Certificate
-from fastllmload.documents.run import InterfaceUse
+from fastllmload.documents.run_parts.hosts import InterfaceUse
 from fastllmload.documents.write import plain
 
 pytestmark = pytest.mark.slow

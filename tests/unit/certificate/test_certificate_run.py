@@ -15,7 +15,7 @@ from fastllmload.certificate import monitor
 from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.run_evidence import from_run, throttled
-from fastllmload.documents.run import WatchFacts
+from fastllmload.documents.run_parts.hosts import WatchFacts
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.records.samples import SAMPLE

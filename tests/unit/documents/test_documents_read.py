@@ -12,7 +12,8 @@ from golden_file import GOLDEN
 
 from fastllmload.documents.fields import WITHHELD
 from fastllmload.documents.read import DocumentError, convert, fields, fitted
-from fastllmload.documents.run import Phase, RunDocument, TelemetryEntry
+from fastllmload.documents.run import Phase, RunDocument
+from fastllmload.documents.run_parts.telemetry import TelemetryEntry
 from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import FLAT, REASONING, VLLM
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from refusals import codes, raises_code
 
 from fastllmload import __version__
-from fastllmload.documents.run import HostEntry, Tap
+from fastllmload.documents.run_parts.hosts import HostEntry, Tap
 from fastllmload.engine.collect import Collection, collect, node_of, rows_by_worker
 from fastllmload.engine.hosts.kept.folder import read_finished, write_finished
 from fastllmload.engine.hosts.link.messages import Finished

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from fastllmload.documents.read import convert
-from fastllmload.documents.run import InFlightTrend, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.steadiness import InFlightTrend
 from fastllmload.metrics.run.steadiness import drifted, queue
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout

@@ -11,7 +11,7 @@ import pytest
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.documents.metric import Metric, WithUnfinished
-from fastllmload.documents.run import Objectives
+from fastllmload.documents.run_parts.objectives import Objectives
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.report import with_bounds
 from fastllmload.metrics.public import measure

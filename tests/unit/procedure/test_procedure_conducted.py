@@ -17,7 +17,7 @@ from typed_documents import typed
 
 from fastllmload.documents.experiment import Criteria
 from fastllmload.documents.read import convert
-from fastllmload.documents.run import Fairness
+from fastllmload.documents.run_parts.classes import Fairness
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings

@@ -14,7 +14,8 @@ from typed_documents import typed
 
 from fastllmload.documents.experiment import CriteriaFigures
 from fastllmload.documents.procedure import GuardrailFindings
-from fastllmload.documents.run import ClassFairness, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.classes import ClassFairness
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
 from fastllmload.experiment.report.findings import Findings

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from refusals import raises_code
 
-from fastllmload.documents.run import BackendNames
+from fastllmload.documents.run_parts.backends import BackendNames
 from fastllmload.documents.write import plain
 from fastllmload.records.error_texts import (
     LONGEST,

@@ -14,7 +14,7 @@ from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, write_manife
 from fastllmload._ext.record import histogram
 from fastllmload._ext.record.recorder import text_index
 from fastllmload.certificate import monitor
-from fastllmload.documents.run import HostEntry
+from fastllmload.documents.run_parts.hosts import HostEntry
 from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 from fastllmload.records.hosts import incomplete, read_clocks, with_clocks

@@ -12,7 +12,8 @@ import pytest
 from typed_documents import typed
 
 from fastllmload._ext.tap.segment import segment_dtype
-from fastllmload.documents.run import HostEntry, RunDocument, Tap
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry, Tap
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, with_taps, write_watched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastllmload.documents.metric import Distribution
-from fastllmload.documents.run import BlockHits, CallGroup, PathShares, SessionFigures
+from fastllmload.documents.run_parts.sessions import BlockHits, CallGroup, PathShares, SessionFigures
 from fastllmload.report.documents.traffic import sessions
 from fastllmload.report.text.traffic import session_texts
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace as change
 from typed_documents import typed
 
 from fastllmload.documents.certificate import Certificate, Reason
-from fastllmload.documents.run import TargetFacts
+from fastllmload.documents.run_parts.target import TargetFacts
 from fastllmload.redact import Redactor
 from fastllmload.report.render.terminal import lines_of
 from fastllmload.report.terminal.live import LiveView, render_snapshot

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.compare.figure import GAPS, ComparedFigure
 from fastllmload.documents.metric import Distribution, Metric, Value
-from fastllmload.documents.run import Counts, RunDocument, TargetFacts, Tool
+from fastllmload.documents.run import RunDocument, Tool
+from fastllmload.documents.run_parts.counts import Counts
+from fastllmload.documents.run_parts.target import TargetFacts
 from fastllmload.metrics.distribution.summary import distribution, without_nulls
 from fastllmload.metrics.tokens.itl import DIRECT_ABOVE, NAMES
 from fastllmload.records.run import DONE

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fastllmload.documents.run import CacheProof, ControlCall, ControlFacts, Drained
+from fastllmload.documents.run_parts.control import CacheProof, ControlCall, ControlFacts, Drained
 from fastllmload.engine.control.credentials import without_credentials
 from fastllmload.engine.control.kinds import EMPTYING, END, Route, ServerKind, kinds
 from fastllmload.engine.control.replica import CALL_S, PROFILE_S, CacheProbe, Replica

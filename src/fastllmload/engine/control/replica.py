@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.run import ControlCall
+from fastllmload.documents.run_parts.control import ControlCall
 from fastllmload.endpoint.endpoint import named
 from fastllmload.engine.control.kinds import Route, ServerKind, kinds, route_of
 from fastllmload.engine.preflight.addresses import BaseUrl

@@ -31,7 +31,7 @@ from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.documents.fields import joined
-from fastllmload.documents.run import Tap, WatchFacts
+from fastllmload.documents.run_parts.hosts import Tap, WatchFacts
 from fastllmload.engine.hosts.clock.driver_clock import DriverClock
 from fastllmload.engine.hosts.kept.folder import PREFIX, HostRecord, KeptFolder, write_finished, write_record
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
-from fastllmload.documents.run import HostEntry, RunDocument, WatchFacts
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
 from fastllmload.documents.write import encoded
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS

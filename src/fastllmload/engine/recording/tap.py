@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from fastllmload._ext.tap.ring import Ring
 from fastllmload.documents.fields import joined
-from fastllmload.documents.run import Tap
+from fastllmload.documents.run_parts.hosts import Tap
 from fastllmload.engine.recording.packet_filter import on_wire, packet_filter
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError

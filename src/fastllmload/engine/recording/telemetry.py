@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fastllmload.documents.run import EngineFacts
+from fastllmload.documents.run_parts.target import EngineFacts
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight

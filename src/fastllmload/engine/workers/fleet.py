@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import Watch
-from fastllmload.documents.run import HostEntry, WatchFacts
+from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
 from fastllmload.engine.recording.row_process import RowProcess
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.spec import WorkerSpec

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.documents.redaction import HIDDEN
-from fastllmload.documents.run import Compliance
+from fastllmload.documents.run_parts.compliance import Compliance
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.incomplete import level_table, with_final_remarks, with_levels
 from fastllmload.experiment.report.parts import (

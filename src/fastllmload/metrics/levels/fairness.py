@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.procedure import ByStatistic
-from fastllmload.documents.run import ClassFairness, Fairness, JainIndex
+from fastllmload.documents.run_parts.classes import ClassFairness, Fairness, JainIndex
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name

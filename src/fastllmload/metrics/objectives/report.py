@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
+from fastllmload.documents.run_parts.objectives import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
 from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.objectives.evaluators import (

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from fastllmload.arrays import Numbers, Rows
-from fastllmload.documents.run import BlockHits
+from fastllmload.documents.run_parts.sessions import BlockHits
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.plan.plan import Plan
 from fastllmload.records import layout

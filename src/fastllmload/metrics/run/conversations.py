@@ -6,7 +6,7 @@ import numpy as np
 
 from fastllmload.arrays import Mask, Rows
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import Conversations, TurnResult
+from fastllmload.documents.run_parts.sessions import Conversations, TurnResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.window import Populations

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from fastllmload.documents.fields import Number, known, without
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import Counts, Objectives, RunDocument, WindowTimes
+from fastllmload.documents.run import RunDocument, WindowTimes
+from fastllmload.documents.run_parts.counts import Counts
+from fastllmload.documents.run_parts.objectives import Objectives
 from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics

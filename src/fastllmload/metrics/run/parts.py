@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import PartResult
+from fastllmload.documents.run_parts.classes import PartResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.report import slo_attainment
 from fastllmload.metrics.request import durations

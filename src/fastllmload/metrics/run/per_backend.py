@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Mask, Numbers, Rows
-from fastllmload.documents.run import BackendFigures, BackendMoves, BackendResult, SessionsOn
+from fastllmload.documents.run_parts.backends import BackendFigures, BackendMoves, BackendResult, SessionsOn
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import durations
 from fastllmload.metrics.run.parts import PartFigures

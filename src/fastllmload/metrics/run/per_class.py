@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents.run import ClassResult
+from fastllmload.documents.run_parts.classes import ClassResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
 from fastllmload.metrics.request import durations

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import ClassResult, ModelResult
+from fastllmload.documents.run_parts.classes import ClassResult, ModelResult
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.objectives.objective import class_number
 from fastllmload.metrics.run.parts import PartFigures

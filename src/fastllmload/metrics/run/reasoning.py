@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import Counts
+from fastllmload.documents.run_parts.counts import Counts
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import between, to_float
 from fastllmload.metrics.request.tpot import came_whole, per_second

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import BlockHits, CallGroup, PathShares, SessionFigures, SessionObjective
+from fastllmload.documents.run_parts.sessions import BlockHits, CallGroup, PathShares, SessionFigures, SessionObjective
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.distribution.summary import distribution

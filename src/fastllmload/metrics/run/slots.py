@@ -7,7 +7,7 @@ import numpy as np
 from fastllmload.arrays import Numbers, Rows
 from fastllmload.arrivals.curve import SlotChanges, described_curve, slot_changes
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import SlotsFollowed
+from fastllmload.documents.run_parts.classes import SlotsFollowed
 from fastllmload.metrics.run.window import Populations
 from fastllmload.records.run import Run
 

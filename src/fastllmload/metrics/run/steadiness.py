@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastllmload.arrays import Floats, Numbers, Rows
-from fastllmload.documents.run import DriftFacts, InFlightTrend, LittlesLaw, Steadiness, Transient
+from fastllmload.documents.run_parts.steadiness import DriftFacts, InFlightTrend, LittlesLaw, Steadiness, Transient
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
 from fastllmload.metrics.request.latencies import in_time

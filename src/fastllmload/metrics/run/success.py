@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import Counts, ErrorCount, TargetCounts
+from fastllmload.documents.run_parts.counts import Counts, ErrorCount, TargetCounts
 from fastllmload.metrics.distribution.summary import distribution, estimated, scalar
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.tpot import came_whole

@@ -13,7 +13,8 @@ import numpy as np
 
 from fastllmload.arrays import Mask, Numbers, Rows, Values
 from fastllmload.documents.plan import PlanDescription
-from fastllmload.documents.run import Phase, Users
+from fastllmload.documents.run import Phase
+from fastllmload.documents.run_parts.sessions import Users
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

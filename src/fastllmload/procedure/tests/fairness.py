@@ -13,7 +13,7 @@ from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.procedure import ByStatistic, FairnessFindings
-from fastllmload.documents.run import ClassFairness, Fairness
+from fastllmload.documents.run_parts.classes import ClassFairness, Fairness
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed

@@ -14,7 +14,8 @@ import numpy as np
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.redaction import OF_LOAD
-from fastllmload.documents.run import RunDocument, TelemetryFacts
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.telemetry import TelemetryFacts
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.levels.asiai import PooledSpread, ProtocolBlock, from_rows, protocol
 from fastllmload.metrics.run.window import populations, window_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fastllmload.documents.run import Compliance, Requirement, Requirements
+from fastllmload.documents.run_parts.compliance import Compliance, Requirement, Requirements
 from fastllmload.report.blocks import Block, Cell, Code, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.deviations import deviations

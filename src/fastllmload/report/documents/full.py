@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import RunDocument, ServerFigure
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.telemetry import ServerFigure
 from fastllmload.report.blocks import Block, Callout, Code, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents import cluster, identity, results
 from fastllmload.report.documents.compliance import section as compliance

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from fastllmload.certificate.usage import lost_share, peak_share
 from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, Number, known
-from fastllmload.documents.run import HostEntry, InterfaceUse, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.hosts import HostEntry, InterfaceUse
 from fastllmload.report.blocks import Cell, Table
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.text.traffic import total

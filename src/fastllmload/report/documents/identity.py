@@ -16,7 +16,8 @@ from fastllmload.documents.fields import Number, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalFacts, TokenizerFacts
 from fastllmload.documents.procedure import stored_parameters
-from fastllmload.documents.run import EngineFacts, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.target import EngineFacts
 from fastllmload.documents.write import values
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject

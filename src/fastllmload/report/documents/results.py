@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from fastllmload.documents.certificate import Certificate, Percentiles, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.classes import ClassFairness, JainIndex
+from fastllmload.documents.run_parts.counts import TargetCounts
+from fastllmload.documents.run_parts.objectives import ObjectiveResult
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import Cell, Table
 from fastllmload.report.documents.hosts import network_text

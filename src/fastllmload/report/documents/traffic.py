@@ -6,19 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import (
-    BackendFigures,
-    BackendMoves,
-    CallGroup,
-    ClassObjectives,
-    ClassResult,
-    Conversations,
-    ModelResult,
-    PartResult,
-    RunDocument,
-    SessionFigures,
-    TurnResult,
-)
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.backends import BackendFigures, BackendMoves
+from fastllmload.documents.run_parts.classes import ClassResult, ModelResult, PartResult
+from fastllmload.documents.run_parts.objectives import ClassObjectives
+from fastllmload.documents.run_parts.sessions import CallGroup, Conversations, SessionFigures, TurnResult
 from fastllmload.report.blocks import Block, Cell, Items, Table
 from fastllmload.report.documents.results import class_table, few_samples_note, has_marks, marked
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, some

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastllmload.documents.run import Compliance
+from fastllmload.documents.run_parts.compliance import Compliance
 from fastllmload.report.blocks import Block, Folded, Page, Section, Table
 from fastllmload.report.documents import compliance, traffic
 from fastllmload.report.documents.results import objective_table

@@ -7,7 +7,7 @@ from itertools import cycle
 import numpy as np
 
 from fastllmload.documents.fields import known as number
-from fastllmload.documents.run import ErrorCount
+from fastllmload.documents.run_parts.counts import ErrorCount
 from fastllmload.records.integrity import EVENTS
 from fastllmload.report.blocks import Bar, Block, Cell, Columns, Paragraph, Section, Table
 from fastllmload.report.charts import Axis, Chart, Series, Span

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import CacheProof, ControlCall, ControlFacts, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.control import CacheProof, ControlCall, ControlFacts
 from fastllmload.report.text.numbers import count, duration
 
 PROOF_MISSING = "that the cache was empty is not proved"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric, WithUnfinished
-from fastllmload.documents.run import DriftFacts, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.steadiness import DriftFacts
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 
 LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "ITL", "e2e": "End-to-End"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import ErrorCount, RunDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.counts import ErrorCount
 from fastllmload.report.text.numbers import NOT_KNOWN, count
 
 # Clearer names of error classes: what ended the request, rather than where that was detected

@@ -8,21 +8,11 @@ from fastllmload.documents.certificate import ClosedClassSlots
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalFacts, ClassDescription
-from fastllmload.documents.run import (
-    BackendFigures,
-    BackendMoves,
-    BlockHits,
-    ClassObjectives,
-    ClassResult,
-    Conversations,
-    ModelResult,
-    PartResult,
-    RunDocument,
-    SessionFigures,
-    SessionObjective,
-    SlotsFollowed,
-    Users,
-)
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run_parts.backends import BackendFigures, BackendMoves
+from fastllmload.documents.run_parts.classes import ClassResult, ModelResult, PartResult, SlotsFollowed
+from fastllmload.documents.run_parts.objectives import ClassObjectives
+from fastllmload.documents.run_parts.sessions import BlockHits, Conversations, SessionFigures, SessionObjective, Users
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import BELOW, Fact

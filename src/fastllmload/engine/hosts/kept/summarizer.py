@@ -21,7 +21,8 @@ import numpy as np
 from fastllmload.certificate.event_summary import summarize
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
-from fastllmload.documents.run import Counts, HostEntry, Tap
+from fastllmload.documents.run_parts.counts import Counts
+from fastllmload.documents.run_parts.hosts import HostEntry, Tap
 from fastllmload.documents.write import encoded, values
 from fastllmload.engine.finalize import planned_phases
 from fastllmload.engine.hosts.kept.events import Questions

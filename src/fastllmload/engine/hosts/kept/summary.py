@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from fastllmload.documents.run import Tap
+from fastllmload.documents.run_parts.hosts import Tap
 from fastllmload.engine.workers.fleet import environment
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.kept.summarizer")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fastllmload.documents.run import Tap, WatchFacts
+from fastllmload.documents.run_parts.hosts import Tap, WatchFacts
 from fastllmload.engine.workers.spec import WorkerSpec
 
 PROTOCOL = 2  # changes with any message

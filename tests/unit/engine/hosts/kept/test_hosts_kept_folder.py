@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from refusals import raises_code
 
-from fastllmload.documents.run import WatchFacts
+from fastllmload.documents.run_parts.hosts import WatchFacts
 from fastllmload.engine.hosts.kept import folder as kept
 from fastllmload.engine.hosts.kept.folder import (
     FINISHED,

@@ -1,0 +1,1 @@
+"""Parts of run.json by subject; `documents.run` puts them together."""
