@@ -56,11 +56,11 @@ def check_engine_options(settings: RunSettings) -> None:
 
 
 def engine_options(target: Target, classes: Sequence[TrafficClass] = ()) -> SimulatorOptions:
-    """Those of `--simulate`; the engine also serves the models of `--models` and of *classes* without URLs of their own."""
+    """Those of `--simulate`; the engine also serves the models of `-m`, of `--models` and of *classes* without own URLs."""
     options = options_of(target.simulate)
     own = [one for one in classes if not one.urls]
     named = [*(name for name, _ in target.models), *(name for one in own for name, _ in one.models)]
-    named += [one.model for one in own if one.model is not None]
+    named += [name for name in (target.model, *(one.model for one in own)) if name is not None]
     more = tuple(name for name in dict.fromkeys(named) if name != options.model)
     return msgspec.structs.replace(options, more_models=more) if more else options
 

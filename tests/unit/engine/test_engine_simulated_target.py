@@ -65,6 +65,16 @@ def test_the_engine_serves_the_models_of_the_run_and_of_its_classes():
     classes = [TrafficClass(name=name, load=Load(), workload=Workload(), **own) for name, own in named.items()]
     found = engine_options(Target(models=(("l1", 1.0), ("main", 1.0)), simulate=(("model", "main"),)), classes)
     assert found.model == "main" and found.more_models == ("l1", "l2")
+    assert engine_options(Target(model="m"), classes).more_models == ("l1", "l2", "m")
+    assert engine_options(Target(model="simulated")).more_models == ()
+
+
+@pytest.mark.parametrize("words", [("-m", "own/name"), ("--models", "own/name")])
+def test_one_model_runs_without_a_server(words, tmp_path, capsys):
+    """Whichever of the two options names it, requests have its name."""
+    load = ["--rate", "50", "-n", "5", "--warmup", "0", "--isl", "8", "--osl", "2", "--ui", "none"]
+    assert main([*words, *load, "--output", str(tmp_path / "run")]) == 0, capsys.readouterr().err
+    assert msgspec.json.decode((tmp_path / "run" / "run.json").read_bytes())["target"]["model"] == "own/name"
 
 
 def test_classes_and_sweeps_with_models_run_without_a_server(tmp_path, capsys):

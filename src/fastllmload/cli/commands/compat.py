@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -18,7 +19,8 @@ from fastllmload.cli.group import current_redactor
 from fastllmload.cli.streams import naming_output
 from fastllmload.errors import InputError
 from fastllmload.report.terminal.outlet import on_screen
-from fastllmload.settings import KEY_VARIABLES
+
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
@@ -30,7 +32,6 @@ def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
         )
     found = translate(words)
     redact = current_redactor()
-    keys = {name: value for name, value in found.environment.items() if name in KEY_VARIABLES}
     secrets = [secret for command in found.commands for secret in argv.secrets_of(command)]
     secrets += found.secrets
     for secret in secrets:
@@ -47,11 +48,11 @@ def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
             f"{', '.join(changed)} of {found.title} would change the load and has no counterpart; leave it out, or add "
             "--anyway after compat to run the rest",
         )
-    os.environ.update(keys)
+    os.environ.update(found.environment)
     if found.save is None:
-        return max(run(command) for command in found.commands)
+        return max(run(command, found) for command in found.commands)
     folder = Path("runs") / f"compat-{time.strftime('%Y%m%d-%H%M%S')}"
-    code = run([*found.commands[0], "--output", str(folder)])
+    code = run([*found.commands[0], "--output", str(folder)], found)
     if (folder / "run.json").exists():
         click.echo(f"saved      {save(folder, found.save)}", err=True)
     return code
@@ -85,13 +86,24 @@ def told(found: Translation) -> Iterator[str]:
     yield from (f"  note: {line}" for line in found.differs)
 
 
-def run(command: list[str]) -> int:
+def run(command: list[str], found: Translation) -> int:
+    """Run *command* of ours. InputError with what was typed for the options that it names."""
     from fastllmload.cli.main import fastllmload
 
     outer = click.get_current_context()
     assert outer.parent is not None
-    with fastllmload.make_context("fastllmload", command, obj=outer.obj) as context:
-        return int(fastllmload.invoke(context) or 0)
+    try:
+        with fastllmload.make_context("fastllmload", command, obj=outer.obj) as context:
+            return int(fastllmload.invoke(context) or 0)
+    except InputError as problem:
+        raise type(problem)(problem.code, as_typed(problem.message, found)) from None
+
+
+def as_typed(message: str, found: Translation) -> str:
+    """*message* about options of ours, with what was typed for each of them."""
+    named = dict.fromkeys(OPTION.findall(message))
+    origins = [f"{name} is {', '.join(found.origins[name])}" for name in named if found.origins.get(name)]
+    return f"{message} (in the command of {found.title}: {'; '.join(origins)})" if origins else message
 
 
 compat = click.Command(

@@ -23,8 +23,12 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 
 def known(text: str, variables: Mapping[str, str]) -> bool:
     """Whether all variables in braces of *text* are among *variables*."""
-    names = {name for part in BRACES.findall(text) for name in NAME.findall(part)} - FUNCTIONS.keys()
-    return names <= variables.keys()
+    return used_in(text) <= variables.keys()
+
+
+def used_in(text: str) -> set[str]:
+    """Names of the variables in braces of *text*."""
+    return {name for part in BRACES.findall(text) for name in NAME.findall(part)} - FUNCTIONS.keys()
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:

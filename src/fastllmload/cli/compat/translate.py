@@ -5,30 +5,41 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastllmload.cli.compat import models
-from fastllmload.cli.compat.expressions import filled, known
+from fastllmload.cli.compat import converters, models
+from fastllmload.cli.compat.converters import json_value
+from fastllmload.cli.compat.environment import (
+    OFF,
+    TypedCommand,
+    by_name,
+    entry_of,
+    option_of,
+    passed_on,
+    reads,
+    typed_command,
+    unknown,
+)
+from fastllmload.cli.compat.expressions import filled, known, used_in
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
 TOOLS = Path(__file__).parent / "tools"
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
-LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
 NUMBER = re.compile(r"-\d*\.?\d+")
 Variables = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """*commands* of ours, words without the program's name; *environment* was set before the other command."""
+    """*commands* of ours, words without the program's name; *environment*: variables that a run reads itself. *origins*:
+    what was typed for each option of ours.
+    """
 
     title: str
     commands: list[list[str]]
@@ -37,6 +48,7 @@ class Translation:
     environment: Mapping[str, str]
     secrets: tuple[str, ...]  # of the other command
     save: Mapping[str, str] | None  # how a result file of vLLM's is to be written; None: none is asked for
+    origins: Mapping[str, Sequence[str]]
 
 
 def tool_names() -> list[str]:
@@ -47,46 +59,28 @@ def tool_names() -> list[str]:
 def tool_table(name: str) -> dict[str, Any]:
     table = parse_toml(read_text(TOOLS / f"{name}.toml"))
     base = tool_table(table["extends"]) if "extends" in table else {}
-    joined = {key: {**base.get(key, {}), **table.get(key, {})} for key in ("defaults", "options", "objectives")}
+    keys = ("defaults", "environment", "options", "objectives")
+    joined = {key: {**base.get(key, {}), **table.get(key, {})} for key in keys}
     lists = {key: [*table.get(key, ()), *base.get(key, ())] for key in ("write", "lack")}
-    options = {name: entry for names, entry in joined["options"].items() for name in names.split()}
-    return {**base, **table, **joined, **lists, "options": options}
+    named = {key: by_name(joined[key]) for key in ("environment", "options")}
+    return {**base, **table, **joined, **lists, **named}
 
 
 def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Translation:
     """InputError for a tool that has no table, and for a value that cannot be read."""
-    assigned, words = unwrapped(arguments)
-    name, words = tool_of(words)
-    table = tool_table(name)
+    typed = typed_command(arguments, environment, {name: tool_table(name)["starts"] for name in tool_names()})
+    table = tool_table(typed.tool)
     reading = ForeignCommand(table)
-    for variable, given in table.get("environment", {}).items():
-        found = assigned.get(variable) or environment.get(variable)
-        if found:
-            reading.variables[given] = [found]
-    read_options(reading, words)
+    read_environment(reading, typed, environment)
+    read_options(reading, typed.words)
+    if typed.rest:
+        reading.lacks.append(Lack(" ".join(typed.rest), "cannot", "it belongs to the shell; add it to our own command"))
     models.weigh(reading)
     commands = [written(reading, variables) for variables in expanded(reading)]
     return Translation(
-        table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())), assigned,
-        tuple(secrets_in(assigned, words)), saved(reading),
+        table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())),
+        passed_on(typed.assigned, table), tuple(secrets_in(typed.assigned, typed.words)), saved(reading), reading.origins,
     )  # fmt: skip
-
-
-def unwrapped(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Assignments in front of the command, and its words; a command in quotes and its line continuations are split."""
-    words = list(arguments)
-    if len(words) == 1 and " " in words[0]:
-        try:
-            words = shlex.split(words[0].replace("\\\n", " "), comments=True)
-        except ValueError as problem:
-            raise InputError("usage", f"the command cannot be split into words: {problem}") from None
-    words = [word for word in words if word.strip() not in ("", "\\")]
-    assigned: dict[str, str] = {}
-    while words and (words[0] in ("env", "export", "&&", ";") or ASSIGNMENT.fullmatch(words[0])):
-        name, equals, value = words.pop(0).partition("=")
-        if equals:
-            assigned[name] = value
-    return assigned, words
 
 
 def saved(reading: ForeignCommand) -> dict[str, str] | None:
@@ -106,23 +100,22 @@ def secrets_in(assigned: Mapping[str, str], words: Sequence[str]) -> Iterator[st
             yield value if equals else "".join(words[place + 1 : place + 2])
 
 
-def tool_of(words: list[str]) -> tuple[str, list[str]]:
-    """The tool that *words* call, and its options."""
-    end = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
-    bare = [os.path.basename(word) for word in words[:end]]
-    for name in tool_names():
-        for start in tool_table(name)["starts"]:
-            phrase = start.split()
-            for place in range(end - len(phrase) + 1):
-                if bare[place : place + len(phrase)] == phrase:
-                    return name, words[place + len(phrase) :]
-    if words and words[0] in tool_names():
-        return words[0], words[1:]
-    raise InputError(
-        "choice-unknown",
-        f"{' '.join(words[: max(1, end)])!r} is not a command of a tool that compat knows: {', '.join(tool_names())}; "
-        "write for example fastllmload compat vllm bench serve --model NAME",
-    )
+def read_environment(reading: ForeignCommand, typed: TypedCommand, environment: Mapping[str, str]) -> None:
+    """Note what variables mean: those *typed* in front of the command, and those of *environment* that the tool reads."""
+    own = {name for name in environment if environment[name] and reads(name, reading.table)}
+    for variable in dict.fromkeys((*typed.assigned, *sorted(own))):
+        value = typed.assigned.get(variable, environment.get(variable, ""))
+        if flag := option_of(variable, reading.table):
+            entry = reading.table["options"][flag]
+            entry = {"to": entry} if isinstance(entry, str) else entry
+            if entry.get("takes") != 0 or value.lower() not in OFF:
+                take(reading, variable, entry, [] if entry.get("takes") == 0 else [value])
+            continue
+        entry = entry_of(variable, reading.table)
+        if entry is None and variable not in typed.referred:
+            reading.lack(variable, unknown(variable, reading.table))
+        elif entry is not None and not entry.get("passed_on"):
+            take(reading, variable, entry, [value])
 
 
 def read_options(reading: ForeignCommand, words: list[str]) -> None:
@@ -196,6 +189,12 @@ def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
     if values and not kept:
         return
     values = kept
+    with reading.typing(" ".join((flag, *values))):
+        note(reading, flag, entry, values)
+
+
+def note(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Write or keep what *flag* of *entry* means with *values*, or why it means nothing."""
     if "path" in entry and Path(values[0]).exists():
         reading.written.append((entry["path"], values[0]))
         return
@@ -208,6 +207,8 @@ def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
             reading.variables[entry["as"]] = texts or ["true"]
     elif lacking:
         return
+    elif "header" in entry:
+        reading.written.append(("-H", f"{entry['header']}: {values[0]}"))
     elif "body" in entry:
         reading.body[entry["body"]] = _field(values, bool(entry.get("list")))
     elif entry.get("takes") == 0:
@@ -219,92 +220,8 @@ def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
 
 def _field(values: list[str], several: bool) -> Any:
     """The value of a field of the body: a list where it has *several*, True for a switch."""
-    found = [typed(value) for value in values]
+    found = [json_value(value) for value in values]
     return found if several else found[0] if found else True
-
-
-def typed(text: str) -> Any:
-    """A JSON value, or the text itself."""
-    try:
-        return json.loads(text.lower() if text in ("True", "False", "None") else text)
-    except ValueError:
-        return text
-
-
-def pairs(flag: str, values: Iterable[str], joint: str) -> Iterator[tuple[str, Any]]:
-    """`NAME<joint>VALUE`, several in one text after commas or blanks, or a JSON object."""
-    for value in values:
-        if value.lstrip().startswith("{"):
-            found = typed(value)
-            if not isinstance(found, dict):
-                raise InputError("json-invalid", f"{flag} {value!r} is not a JSON object")
-            yield from found.items()
-            continue
-        for part in re.split(r"[,\s]+", value.strip()):
-            name, found, text = part.partition(joint)
-            if not found:
-                raise InputError("value-invalid", f"{flag} {part!r} is not of the form NAME{joint}VALUE; write it so")
-            yield name, text
-
-
-def headers(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    for value in values:
-        translated = typed(value)
-        if isinstance(translated, dict):
-            reading.written += [("-H", f"{name}: {text}") for name, text in translated.items()]
-            continue
-        name, found, text = re.match(r"([^:=]*)([:=]?)(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
-        if not found:
-            raise InputError("header-invalid", f"{flag} {value!r} is not a header; write NAME=VALUE or 'NAME: VALUE'")
-        reading.written.append(("-H", f"{name.strip()}: {text.strip()}"))
-
-
-def objectives(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    names = reading.table["objectives"]
-    for name, limit in pairs(flag, values, ":"):
-        if name in names:
-            reading.written.append(("--goodput", f"{names[name]}:{limit}"))
-        else:
-            reading.lacks.append(Lack(f"{flag} {name}", "cannot", "no objective of ours has this meaning"))
-
-
-def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """Fields of the body; the longest answer is the variable *length* of *entry*, where it has one."""
-    for name, value in pairs(flag, values, ":"):
-        if "length" in entry and name in LONGEST and str(value).isdecimal():
-            reading.variables[entry["length"]] = [str(value)]
-            continue
-        reading.body[name] = typed(value) if isinstance(value, str) else value
-
-
-def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """Variables `<as>_NAME`; of another text (a file, a data set's name) `<as>`."""
-    prefix, known = entry["as"], reading.table.get("settings", {})
-    for value in values:
-        if "=" not in value and not value.lstrip().startswith("{"):
-            reading.variables[prefix] = [value]
-            continue
-        for name, text in pairs(flag, [value], "="):
-            translated = known.get(f"{prefix}_{name}", {"changes": "this setting has no counterpart"})
-            if not reading.lack(f"{flag} {name}", translated):
-                reading.variables[translated.get("as", f"{prefix}_{name}")] = [str(text)]
-
-
-def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """HEIGHTxWIDTH, or one number for both."""
-    height, _, width = values[0].partition("x")
-    if not f"{height}{width}".isdecimal():
-        reading.lacks.append(Lack(f"{flag} {values[0]}", "changes", "all images have one size"))
-    reading.variables |= {"image_height": [height], "image_width": [width or height]}
-
-
-def stages(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """Stages of a rate and a duration, or of a concurrency and a number of requests."""
-    found = typed(values[0])
-    if not isinstance(found, list) or not all(isinstance(stage, dict) for stage in found) or not found:
-        raise InputError("json-invalid", f"{flag} {values[0]!r} is not a list of stages")
-    for name in dict.fromkeys(name for stage in found for name in stage):
-        reading.variables[f"stage_{name}"] = [str(stage.get(name, "")) for stage in found]
 
 
 def config(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
@@ -331,8 +248,9 @@ def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
 
 
 CONVERTERS = {
-    "headers": headers, "objectives": objectives, "inputs": inputs, "settings": settings, "stages": stages,
-    "config": config, "resolution": resolution, "models": models.named, "split": models.split,
+    "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs, "config": config,
+    "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
+    "override": converters.override, "models": models.named, "split": models.split,
 }  # fmt: skip
 
 
@@ -374,8 +292,9 @@ def written(reading: ForeignCommand, variables: Variables) -> Arguments:
         once.add(option)
         if value == "-":  # which is for no option
             continue
+        reading.wrote(option, used_in(value), *conditions)
         if option.startswith("body."):
-            body.setdefault(option.removeprefix("body."), typed(filled(value, variables)))
+            body.setdefault(option.removeprefix("body."), json_value(filled(value, variables)))
         else:
             found.append((option, filled(value, variables) if value else None))
     for option, kind, why, *conditions in reading.table["lack"]:

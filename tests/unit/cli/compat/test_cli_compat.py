@@ -358,14 +358,14 @@ def test_print_runs_nothing_and_shows_no_key(sent: list[RunSettings], capsys: py
         "--header",
         "Authorization=Bearer abc-def-9",
         "--hf-token",
-        "tok-tok-9",
+        "tok-tokey-secret-9",
     ]
     assert main(["compat", "--print", *words]) == 0 and sent == []
     shown = capsys.readouterr()
     assert shown.out.startswith("fastllmload ") and "changes the load" in shown.out
     assert main(["compat", *words]) == 2
     shown += capsys.readouterr()
-    assert not [secret for secret in ("sk-secret-9", "abc-def-9", "tok-tok-9") if secret in "".join(shown)]
+    assert not [secret for secret in ("sk-secret-9", "abc-def-9", "tok-tokey-secret-9") if secret in "".join(shown)]
 
 
 @pytest.mark.parametrize(
@@ -428,3 +428,87 @@ def test_expressions() -> None:
         filled("{a + 1}", {"a": "x"})
     with raises_code("number-invalid", "a 0"):
         filled("{1 / a}", {"a": "0"})
+
+
+GUIDELLM = (
+    "guidellm",
+    "benchmark",
+    "--profile",
+    "constant",
+    "--rate",
+    "2",
+    "--data",
+    "prompt_tokens=9,output_tokens=4",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [(("--max-seconds", "40", "--warmup-percent", "0.1"), 0.1), (("--max-seconds", "40", "--warmup-percent", "10"), 0.25),
+     (("--max-requests", "50", "--warmup", "10"), 0.2),
+     (("--max-seconds", "40", "--max-requests", "20", "--warmup", "value=5,mode=requests"), 0.25),
+     (("--max-seconds", "40", "--warmup", '{"percent": 0.3}'), 0.3), (("--max-seconds", "40"), 0)],
+)  # fmt: skip
+def test_guidellms_warm_up_is_a_part_of_the_measurement(
+    words: tuple[str, ...], share: float, sent: list[RunSettings]
+) -> None:
+    """Below 1 a share, else seconds, or requests where there is no duration."""
+    load = settings_of(sent, *GUIDELLM, *words).load
+    assert (load.ramp_share, load.warmup_requests) == (share, 0)
+
+
+def test_a_refused_value_is_named_as_it_was_typed(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = (*GUIDELLM, "--max-seconds", "5", "--warmup-percent", "10", "--cooldown-percent", "10")
+    assert main(["compat", *words]) == 2 and sent == []
+    shown = capsys.readouterr().err
+    assert says(shown, "share-invalid", "--ramp-share is --max-seconds 5, --warmup-percent 10")
+    assert "--cooldown-percent: not done" in shown
+    assert main(["compat", *VLLM, "--num-prompts", "x"]) == 2
+    assert says(capsys.readouterr().err, "count-invalid", "--num-requests is --num-prompts x")
+
+
+def test_guidellms_groups_of_settings(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["guidellm", "run", "--backend", "kind=openai_http,target=http://h:8,extras.headers.X-A=b",
+             "--profile", '{"kind": "concurrent", "streams": [1, 4], "warmup": 5}', "--seed", "kind=static,value=7",
+             "--constraint", "kind=max_duration,seconds=20", "--constraint", "kind=max_errors,count=3",
+             "--data", "kind=synthetic_text,prompt_tokens=256"]  # fmt: skip
+    settings = settings_of(sent, *words)
+    assert [one.load.concurrency for one in sent] == [1, 4] and settings.target.headers == (("X-A", "b"),)
+    assert (settings.load.duration, settings.load.num_requests, settings.load.ramp_share) == (20, None, 0.25)
+    assert json.loads(settings.workload.extra_body or "") == {"max_tokens": None} and not settings.workload.ignore_eos
+    assert settings.client.seed == 7 and "--constraint kind=max_errors: not done" in capsys.readouterr().err
+    assert main(["compat", *words, "--constraint", "kind=over_saturation"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--constraint kind=over_saturation")
+    settings_of(sent, *words[:4], "--profile", "kind=poisson", "--override", "profile.rate", "3,5", *words[8:])
+    assert [one.load.rate for one in sent] == [3, 5]
+
+
+def test_variables_of_the_environment(
+    sent: list[RunSettings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that a tool reads are its options, and those of others are named; an option goes before its variable."""
+    monkeypatch.setenv("GUIDELLM_MAX_SECONDS", "7")
+    words = ("GUIDELLM_TARGET=http://h:1", "GUIDELLM_RATE=9", "GUIDELLM__OPENAI__API_KEY=key-secret-9",
+             "CUDA_VISIBLE_DEVICES=0", "OTHER=1", *GUIDELLM)  # fmt: skip
+    settings = settings_of(sent, *words)
+    shown = capsys.readouterr().err
+    assert (settings.target.urls, settings.load.rate, settings.load.duration) == (("http://h:1",), 2, 7)
+    assert "CUDA_VISIBLE_DEVICES: ignored" in shown and "OTHER: not done" in shown and "key-secret-9" not in shown
+    assert main(["compat", "GUIDELLM__NOVEL=1", *GUIDELLM]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "GUIDELLM__NOVEL")
+    monkeypatch.delenv("GUIDELLM_MAX_SECONDS")
+    assert settings_of(sent, "API_KEY=k-8", *SGLANG, "vllm").target.headers == (("Authorization", "k-8"),)
+    assert main(["compat", "HTTPS_PROXY=http://p", *VLLM]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "HTTPS_PROXY")
+
+
+def test_words_of_the_shell(
+    sent: list[RunSettings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Variables are replaced, a container's command is found, and what follows the command is named."""
+    monkeypatch.setenv("HERE", "from-here")
+    text = "export MODEL=a/b; docker run --rm -e GUIDELLM_RATE=4 image/aiperf guidellm benchmark --model $MODEL "
+    more = "--target http://${HERE} --profile constant --data prompt_tokens=9 2>&1 | tee aiperf.log"
+    target = settings_of(sent, text + more).target
+    assert (target.model, target.urls, sent[0].load.rate) == ("a/b", ("http://from-here",), 4)
+    assert "2>&1 | tee aiperf.log: not done" in capsys.readouterr().err

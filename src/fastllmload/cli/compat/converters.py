@@ -1,0 +1,140 @@
+"""Values of other tools' options that are more than a text: pairs, lists, JSON, and what each of them becomes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
+from fastllmload.errors import InputError
+
+LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
+
+
+def json_value(text: str) -> Any:
+    """A JSON value, or the text itself."""
+    try:
+        return json.loads(text.lower() if text in ("True", "False", "None") else text)
+    except ValueError:
+        return text
+
+
+def pairs(flag: str, values: Iterable[str], joint: str) -> Iterator[tuple[str, Any]]:
+    """`NAME<joint>VALUE`, several in one text after commas or blanks, or a JSON object."""
+    for value in values:
+        if value.lstrip().startswith("{"):
+            found = json_value(value)
+            if not isinstance(found, dict):
+                raise InputError("json-invalid", f"{flag} {value!r} is not a JSON object")
+            yield from found.items()
+            continue
+        for part in re.split(r"[,\s]+", value.strip()):
+            name, found, text = part.partition(joint)
+            if not found:
+                raise InputError("value-invalid", f"{flag} {part!r} is not of the form NAME{joint}VALUE; write it so")
+            yield name, text
+
+
+def headers(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    for value in values:
+        translated = json_value(value)
+        if isinstance(translated, dict):
+            reading.written += [("-H", f"{name}: {text}") for name, text in translated.items()]
+            continue
+        name, found, text = re.match(r"([^:=]*)([:=]?)(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
+        if not found:
+            raise InputError("header-invalid", f"{flag} {value!r} is not a header; write NAME=VALUE or 'NAME: VALUE'")
+        reading.written.append(("-H", f"{name.strip()}: {text.strip()}"))
+
+
+def objectives(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    names = reading.table["objectives"]
+    for name, limit in pairs(flag, values, ":"):
+        if name in names:
+            reading.written.append(("--goodput", f"{names[name]}:{limit}"))
+        else:
+            reading.lacks.append(Lack(f"{flag} {name}", "cannot", "no objective of ours has this meaning"))
+
+
+def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Fields of the body; the longest answer is the variable *length* of *entry*, where it has one."""
+    for name, value in pairs(flag, values, ":"):
+        if "length" in entry and name in LONGEST and str(value).isdecimal():
+            reading.variables[entry["length"]] = [str(value)]
+            continue
+        reading.body[name] = json_value(value) if isinstance(value, str) else value
+
+
+def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Variables `<as>_NAME`; of another text (a file, a data set's name) `<as>`. Where *entry* goes *by_kind*, the setting
+    `kind` is a part of the other names.
+    """
+    prefix = entry["as"]
+    for value in values:
+        if "=" not in value and not value.lstrip().startswith("{"):
+            reading.variables[prefix] = [value]
+            continue
+        found = dict(flattened_pairs(pairs(flag, [value], "=")))
+        kind = found.pop("kind", "") if entry.get("by_kind") else ""
+        if kind:
+            setting(reading, f"{flag} kind={kind}", f"{prefix}_{kind}", [kind])
+        for name, one in found.items():
+            texts = [str(each) for each in one] if isinstance(one, list) else [str(one)]
+            setting(reading, f"{flag} {name}", f"{prefix}_{kind}_{name}" if kind else f"{prefix}_{name}", texts)
+
+
+def setting(reading: ForeignCommand, typed_as: str, name: str, texts: list[str]) -> None:
+    """Note the setting *name*: a variable, or by an entry whose name ends in * a field of the body or a header."""
+    known = reading.table.get("settings", {})
+    pattern = next((each for each in known if each.endswith("*") and name.startswith(each[:-1])), "")
+    translated = (
+        known.get(name) or known.get(pattern) or ({} if name in known else {"changes": "it has no counterpart"})
+    )
+    if reading.lack(typed_as, translated):
+        return
+    if "body" in translated:
+        reading.body[name.removeprefix(pattern[:-1])] = json_value(texts[0])
+    elif "header" in translated:
+        reading.written.append(("-H", f"{name.removeprefix(pattern[:-1])}: {texts[0]}"))
+    else:
+        reading.variables[translated.get("as", name)] = texts
+
+
+def flattened_pairs(found: Iterable[tuple[str, Any]], front: str = "") -> Iterator[tuple[str, Any]]:
+    """*found* with names such as `a_b` for what lies in nested objects, and for `a.b`."""
+    for name, value in found:
+        joint = f"{front}{name.replace('.', '_')}"
+        if isinstance(value, dict):
+            yield from flattened_pairs(value.items(), f"{joint}_")
+        elif value is not None:
+            yield joint, value
+
+
+def override(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """GuideLLM's list of values for one setting of a profile."""
+    name = (values or [""])[0].rpartition(".")[2]
+    if len(values) == 2 and name in ("rate", "streams"):
+        reading.variables["rate"] = values[1].strip("[]").replace(" ", "").split(",")
+    else:
+        reading.lacks.append(
+            Lack(" ".join((flag, *values)), "changes", "only a rate or streams can differ between runs")
+        )
+
+
+def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """HEIGHTxWIDTH, or one number for both."""
+    height, _, width = values[0].partition("x")
+    if not f"{height}{width}".isdecimal():
+        reading.lacks.append(Lack(f"{flag} {values[0]}", "changes", "all images have one size"))
+    reading.variables |= {"image_height": [height], "image_width": [width or height]}
+
+
+def stages(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Stages of a rate and a duration, or of a concurrency and a number of requests."""
+    found = json_value(values[0])
+    if not isinstance(found, list) or not all(isinstance(stage, dict) for stage in found) or not found:
+        raise InputError("json-invalid", f"{flag} {values[0]!r} is not a list of stages")
+    for name in dict.fromkeys(name for stage in found for name in stage):
+        reading.variables[f"stage_{name}"] = [str(stage.get(name, "")) for stage in found]

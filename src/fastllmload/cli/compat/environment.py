@@ -1,0 +1,141 @@
+"""What stands around another tool's options: its name, the shell's own words, and the variables of its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastllmload.errors import InputError
+from fastllmload.files import parse_toml, read_text
+
+WORDS = Path(__file__).parent / "words.toml"
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+SHELL = re.compile(r"\|\|?|&&?|;|\d?>{1,2}.*|&>.*|<.*")  # words of the shell, which end a command
+OFF = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class TypedCommand:
+    """A tool's *words* after its name, variables *assigned* in front of it and those *referred* to in the words, and the
+    *rest* of the line that the shell reads.
+    """
+
+    tool: str
+    words: list[str]
+    assigned: Mapping[str, str]
+    rest: tuple[str, ...]
+    referred: frozenset[str]
+
+
+def typed_command(
+    arguments: Sequence[str], environment: Mapping[str, str], starts: Mapping[str, Sequence[str]]
+) -> TypedCommand:
+    """The command in *arguments*, words or one text with line continuations. *starts*: phrases that call each tool."""
+    words, rest = list(arguments), list[str]()
+    referred: set[str] = set()
+    text = len(words) == 1 and " " in words[0]
+    if text:
+        try:
+            words = shlex.split(words[0].replace("\\\n", " "), comments=True)
+        except ValueError as problem:
+            raise InputError("usage", f"the command cannot be split into words: {problem}") from None
+    words = [word for word in words if word.strip() not in ("", "\\")]
+    tool, place = _tool_of(words, starts)
+    front, words = words[:place], words[place:]
+    assigned = dict(_assignments(front))
+    if text:
+        known = {**environment, **assigned}
+        referred.update(found[1] or found[2] for word in words for found in VARIABLE.finditer(word))
+        words = [VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), word) for word in words]
+        end = next((at for at, word in enumerate(words) if SHELL.fullmatch(word)), len(words))
+        words, rest = words[:end], words[end:]
+    return TypedCommand(tool, words, assigned, tuple(rest), frozenset(referred))
+
+
+def _assignments(front: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Of the shell, of `env` and `export`, and of a container's `-e NAME=VALUE`."""
+    for word in front:
+        if ASSIGNMENT.fullmatch(word):
+            name, _, value = word.partition("=")
+            yield name, value.removesuffix(";")
+
+
+def _tool_of(words: Sequence[str], starts: Mapping[str, Sequence[str]]) -> tuple[str, int]:
+    """The tool that *words* call, by its longest phrase, and the place of its first option."""
+    bare = [os.path.basename(word) for word in words]
+    found = [
+        (len(phrase), -place, name)
+        for name, phrases in starts.items()
+        for phrase in (one.split() for one in phrases)
+        for place in range(len(words) - len(phrase) + 1)
+        if bare[place : place + len(phrase)] == phrase and not _is_value(words, place)
+    ]
+    if found:
+        length, place, name = max(found)
+        return name, length - place
+    first = next((at for at, word in enumerate(words) if not ASSIGNMENT.fullmatch(word)), 0)
+    if words and words[first] in starts:
+        return words[first], first + 1
+    end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    raise InputError(
+        "choice-unknown",
+        f"{' '.join(words[: max(1, end)])!r} is not a command of a tool that compat knows: {', '.join(starts)}; "
+        "write for example fastllmload compat vllm bench serve --model NAME",
+    )
+
+
+def _is_value(words: Sequence[str], place: int) -> bool:
+    """Whether the word at *place* follows an option of a tool that is named before it."""
+    return "/" in words[place] and place > 0 and words[place - 1].startswith("--")
+
+
+@cache
+def usual_variables() -> dict[str, Any]:
+    """Variables that concern no tool in particular, and what becomes of them."""
+    return by_name(parse_toml(read_text(WORDS))["environment"])
+
+
+def by_name(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry for names, entry in table.items() for name in names.split()}
+
+
+def entry_of(variable: str, table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What *variable* means to the tool of *table*: as an option has it; None for one that is not known."""
+    for entries in (table.get("environment", {}), usual_variables()):
+        for name, entry in entries.items():
+            if variable == name or (name.endswith("*") and variable.startswith(name[:-1])):
+                return {"to": entry} if isinstance(entry, str) else dict(entry)
+    return None
+
+
+def option_of(variable: str, table: Mapping[str, Any]) -> str:
+    """The option that *variable* sets, of a tool that reads all its options from variables with a prefix; empty for none."""
+    prefix = table.get("option_variables")
+    name = variable.removeprefix(prefix) if prefix and variable.startswith(prefix) else ""
+    flag = f"--{name.lower().replace('_', '-')}"
+    return flag if name and not name.startswith("_") and flag in table["options"] else ""
+
+
+def reads(variable: str, table: Mapping[str, Any]) -> bool:
+    """Whether the tool of *table* itself reads *variable*, so that it counts even if it was set long before."""
+    own = table.get("environment", {})
+    return bool(option_of(variable, table)) or (variable in own and not own[variable].keys() & {"harmless", "cannot"})
+
+
+def passed_on(assigned: Mapping[str, str], table: Mapping[str, Any]) -> dict[str, str]:
+    """Those of *assigned* that our own command reads."""
+    return {name: value for name, value in assigned.items() if (entry_of(name, table) or {}).get("passed_on")}
+
+
+def unknown(variable: str, table: Mapping[str, Any]) -> dict[str, str]:
+    """Why a variable that no table has is not read."""
+    if any(variable.startswith(prefix) for prefix in table.get("own_variables", ())):
+        return {"changes": f"{table['title']} has no setting of this name in our table"}
+    return {"cannot": f"{table['title']} has no setting of this name in our table; what else it does is not known"}
