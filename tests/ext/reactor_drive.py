@@ -222,9 +222,9 @@ def run_reactor(
     *conversations* has `pools`.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
-    instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *websocket_accept*:
-    connections are upgraded. *stop_ns*: a closed loop sends nothing from this time after its start on. *identity*: names
-    sessions; tokens are in X-Token.
+    instead of *body*, with `numbers` and `talks`, or another `schedule`. *http2*: streams on a connection.
+    *websocket_accept*: connections are upgraded. *stop_ns*: a closed loop sends nothing from this time after its start
+    on. *identity*: names sessions; tokens are in X-Token.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
@@ -260,13 +260,13 @@ def run_reactor(
     plan: dict[str, Any] = {
         "body_offset": np.arange(count + 1, dtype=np.uint64) * len(body),
         "bodies": np.frombuffer(body * count, np.uint8),
+        "schedule": schedule,
         **(conversations or {}),
     }
     count = len(plan["body_offset"]) - 1
     reactor.load(
         phase=1,
         phase_number=0,
-        schedule=schedule,
         input_tokens=np.ones(count, np.int32),
         output_tokens=np.ones(count, np.int32),
         request_class=(np.arange(count) % (1 + len(class_heads or ()))).astype(np.uint16),

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fastllmload import quantities
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.plan import Curve
+from fastllmload.documents.plan import Curve, LoadDescription
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
@@ -240,6 +240,14 @@ def slot_changes(curve: RateCurve, seconds: float) -> SlotChanges:
             levels.append(after)
             now = level
     return SlotChanges(np.round(np.concatenate(times) * 1e9).astype(np.int64), np.concatenate(levels).astype(np.int64))
+
+
+def changing_slots(load: LoadDescription) -> SlotChanges | None:
+    """The slots of a closed loop whose number changes; None where it does not."""
+    seconds = known(load.duration_s)
+    if load.concurrency_curve is None or not seconds:
+        return None
+    return slot_changes(described_curve(load.concurrency_curve), seconds)
 
 
 def rounded(curve: RateCurve, t: float) -> int:

@@ -260,6 +260,7 @@ def closed_classes(sends: Sends) -> dict[str, ClosedClassSlots]:
     return {
         one.name: ClosedClassSlots(
             slots=one.slots,
+            asked_mean=one.asked_mean,
             n=len(one.t_sched),
             turn_around_us=of_delays(one.t_dispatch - one.t_sched),
             first_fill_us=float(one.first_fill.max() - one.first_fill.min()) / 1e3 if len(one.first_fill) else None,

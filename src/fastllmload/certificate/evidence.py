@@ -69,7 +69,8 @@ class ArrivalEvidence:
 class ClosedClass:
     """A class of a mix that is a closed loop of *slots*: its releases in the window, of which t_sched is the instant at
     which a slot became free, and its first fill. *empty*: the share of the slot time of the window in which slots stood
-    empty because the client sent or read more than LATE_NS late; None: not known.
+    empty because the client sent or read more than LATE_NS late; None: not known. *asked_mean*: of slots that change, how
+    many were asked for in the window on average.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ClosedClass:
     t_dispatch: Times
     first_fill: Times = field(default_factory=lambda: NO_TIMES)
     empty: float | None = None
+    asked_mean: float | None = None
 
 
 @dataclass(frozen=True)

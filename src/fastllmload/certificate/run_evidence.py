@@ -226,7 +226,9 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
         follows=follows if (follows := not_arrived(run, judged)).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
-        closed=slots.closed_classes(described, every, every["t_sched"].astype(np.int64), fill, window),
+        closed=slots.closed_classes(
+            described, every, every["t_sched"].astype(np.int64), fill, arrivals.zero_ns, window
+        ),
         clock_ns=max(clock_ns, followed_within_ns(run.directory, run.document.hosts, too_early(judged, clock_ns))),
     )
 

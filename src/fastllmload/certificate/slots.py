@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastllmload.arrays import Mask, Rows
-from fastllmload.arrivals.curve import described_curve, slot_changes
+from fastllmload.arrivals.curve import changing_slots
 from fastllmload.certificate.evidence import LATE_NS, ClosedClass, MeasuredWindow, Times
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
@@ -15,10 +15,9 @@ from fastllmload.documents.plan import LoadDescription, PlanDescription
 
 def asked_ns(load: LoadDescription, zero_ns: int, window: MeasuredWindow) -> int:
     """The slots that the curve asks for, over the time of *window*: slots times ns; 0 where slots do not change."""
-    seconds = known(load.duration_s)
-    if load.concurrency_curve is None or seconds is None:
+    changes, seconds = changing_slots(load), known(load.duration_s)
+    if changes is None or seconds is None:
         return 0
-    changes = slot_changes(described_curve(load.concurrency_curve), seconds)
     begin, end = max(0, window.start_ns - zero_ns), min(round(seconds * 1e9), window.end_ns - zero_ns)
     if end <= begin:
         return 0
@@ -46,23 +45,27 @@ def longer_than(least_ns: int, spans_ns: Times) -> int:
 
 
 def closed_classes(
-    described: PlanDescription, rows: Rows, t_sched: Times, filling: Mask, window: MeasuredWindow
+    described: PlanDescription, rows: Rows, t_sched: Times, filling: Mask, zero_ns: int, window: MeasuredWindow
 ) -> tuple[ClosedClass, ...]:
     """The closed loops of a mix, of its dispatched *rows*: *t_sched* is when each slot was free, after a cap, and *filling*
-    which of them fill slots for the first time. All slots of a class are asked for until the end of *window*. As in a closed
-    loop that is alone, up to LATE_NS from an end to the next request is not late.
+    which of them fill slots for the first time; time zero is at *zero_ns*. All slots of a class are asked for until the
+    end of *window*, unless their number changes. As in a closed loop that is alone, up to LATE_NS from an end to the next
+    request is not late.
     """
     found = []
     for number, slots in described.closed_classes.items():
         mine = rows["request_class"] == number
         judged = mine & window.contains(t_sched)
-        asked = slots * max(0, window.end_ns - window.start_ns)
+        load, length = described.classes[number].load, max(0, window.end_ns - window.start_ns)
+        changing = 0 if load is None else asked_ns(load, zero_ns, window)
+        asked = changing or slots * length
         free = t_sched[judged & ~filling]
         order = np.argsort(free, kind="stable")
         found.append(
             ClosedClass(
                 name=str(described.classes[number].name),
                 slots=slots,
+                asked_mean=changing / length if changing else None,
                 t_sched=free[order],
                 t_dispatch=rows["t_dispatch"][judged & ~filling][order].astype(np.int64),
                 first_fill=rows["t_dispatch"][mine & filling].astype(np.int64),

@@ -126,6 +126,8 @@ def load_of(run: RunRecord) -> str | None:
     if run.foreign is not None:
         return run.foreign.load
     load, capped = run.document.plan.description.load, run.document.config.load.max_concurrency
+    if load.concurrency_curve is not None or run.document.plan.description.slots_change:
+        return None
     if load.arrivals is None:
         return load_text(None, load.concurrency)
     rate, slots = load.arrivals.rate, sum(run.document.plan.description.closed_classes.values())

@@ -62,7 +62,12 @@ class ScheduleLag(Document, frozen=True, kw_only=True):
 class ClosedClassSlots(Document, frozen=True, kw_only=True):
     """How the client held the slots of a class of a mix that is a closed loop, in the window."""
 
-    slots: Annotated[Number, field("slots", Reveals.LOAD)] = None  # asked for at every instant
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("asked_mean",)
+
+    slots: Annotated[Number, field("slots", Reveals.LOAD)] = (
+        None  # asked for at every instant, the most where they change
+    )
+    asked_mean: Annotated[Number, field("slots", Reveals.LOAD)] = None  # on average; None: they do not change
     n: Samples = None  # requests that a free slot sent
     turn_around_us: Percentiles = Percentiles()  # from the instant at which a slot was free to its next request
     first_fill_us: Us = None  # first to last dispatch of the requests that fill the slots at time zero

@@ -321,6 +321,12 @@ class PlanDescription(Document, frozen=True, kw_only=True):
         found = enumerate(self.classes)
         return {number: one.concurrency for number, one in found if one.concurrency is not None}
 
+    @property
+    def slots_change(self) -> bool:
+        """Whether the slots of any of `closed_classes` change: their numbers are then the most there are."""
+        loads = (one.load for one in self.classes)
+        return any(load is not None and load.concurrency_curve is not None for load in loads)
+
 
 class ClassDescription(Document, frozen=True, kw_only=True):
     """One class of traffic of a plan; without a plan of its own it has no request and only its settings."""

@@ -91,17 +91,18 @@ def arriving(described: PlanDescription) -> str:
 def loop(plan: Plan, load: Load) -> str:
     """`open loop, poisson, 500 requests/s, at most 8 waiting for a first token`; of a mix both loops."""
     waiting = f", at most {load.max_prefill:,} waiting for a first token" if load.max_prefill is not None else ""
+    most = "up to " if plan.description.slots_change else ""
     if plan.concurrency is not None:
         changes = plan.description.load.concurrency_changes
         of = f" in {class_count(len(plan.closed_classes))}" if plan.closed_classes else ""
-        return f"closed loop, {plan.concurrency if changes is None else changes} in flight{of}{waiting}"
+        return f"closed loop, {most}{plan.concurrency if changes is None else changes} in flight{of}{waiting}"
     arrivals = plan.description.load.arrivals or ArrivalFacts()
     text = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g} {arriving(plan.description)}/s"
     if arrivals.changes is not None:
         text = f"{arrivals.changes} (mean {text})"
     capped = f", at most {load.max_concurrency:,} in flight" if load.max_concurrency is not None else ""
     slots = sum(plan.closed_classes.values())
-    closed = f" + closed loop, {slots:,} in flight in {class_count(len(plan.closed_classes))}" if slots else ""
+    closed = f" + closed loop, {most}{slots:,} in flight in {class_count(len(plan.closed_classes))}" if slots else ""
     return f"open loop, {arrivals.name}, {text}{capped}{closed}{waiting}"
 
 

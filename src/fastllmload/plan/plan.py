@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.plan.toolturn import ToolTurns
-from fastllmload.arrivals.curve import SlotChanges, described_curve, slot_changes
+from fastllmload.arrivals.curve import SlotChanges, changing_slots
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import (
     ClassDescription,
@@ -323,8 +323,14 @@ class Plan:
     @property
     def slot_changes(self) -> SlotChanges | None:
         """When the slots of a closed loop change; None where they do not."""
-        curve = self.description.load.concurrency_curve
-        return None if curve is None or not self.duration_s else slot_changes(described_curve(curve), self.duration_s)
+        return changing_slots(self.description.load)
+
+    @property
+    def class_slot_changes(self) -> dict[int, SlotChanges]:
+        """When the slots of each of `closed_classes` change whose slots do, by its number."""
+        loads = {number: self.description.classes[number].load for number in self.closed_classes}
+        found = {number: changing_slots(load) for number, load in loads.items() if load is not None}
+        return {number: changes for number, changes in found.items() if changes is not None}
 
     @property
     def duration_s(self) -> float | None:

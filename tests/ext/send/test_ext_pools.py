@@ -26,7 +26,10 @@ def plan(
     ends = np.cumsum([0, *map(len, bodies)]).astype(np.uint64)
     sizes = np.array([len(each) for each in numbers], np.uint32)
     joined = np.array([number for each in numbers for number in each], np.uint32)
-    pools = (np.array(slots, np.uint32), sizes, np.array(limits, np.uint64), joined)
+    places = np.arange(sum(slots))
+    opens = np.repeat(np.arange(len(slots)), slots).astype(np.uint32)
+    closes = np.zeros(len(slots), np.uint32)
+    pools = (np.array(slots, np.uint32), sizes, np.array(limits, np.uint64), joined, places, opens, closes)
     return {"body_offset": ends, "bodies": np.frombuffer(b"".join(bodies), np.uint8), "pools": pools}
 
 
@@ -79,6 +82,37 @@ def test_slots_without_arrivals_end_with_the_time(tmp_path: Path) -> None:
         assert len(set(mine["request"].tolist())) == len(mine)
 
 
+def test_slots_open_and_close_among_arrivals(tmp_path: Path) -> None:
+    """Two pools, each with instants of its own: every arrival is sent at its instant, slots of a pool open at theirs and
+    close when their request has ended, and one that closed opens again.
+    """
+    opens_ms, opens_of = [0.0, 0.0, 12.5, 25.5, 60.5], [0, 1, 0, 1, 0]  # of pool 0: 1, 2, and 2 again
+    closes_ms, closes = [40.5, 45.5], [1, 1]
+    schedule = np.concatenate([np.array(opens_ms), np.arange(1, 31) * 3.0]) * MS
+    order = np.argsort(schedule, kind="stable")
+    made = plan(36, [2, 2], [[30, 31, 32], [33, 34, 35]], [1 << 30, 1 << 30])
+    made["pools"] = (*made["pools"][:4], np.flatnonzero(order < 5), np.array(opens_of, np.uint32),
+                     np.array(closes, np.uint32))  # fmt: skip
+    made |= {"schedule": schedule[order].astype(np.int64), "closings": (np.array(closes_ms) * MS).astype(np.int64)}
+    with scripted(answer()) as address:
+        found = drive(tmp_path, address, gaps_ms=[], slots=4, stop_ns=80 * MS, conversations=made)
+    start = int(found.rows["t_sched"].min())
+    arrived = of(found, range(30), 36)
+    assert arrived["request"].tolist() == list(range(30))
+    assert (arrived["t_sched"] - start).tolist() == (np.arange(1, 31) * 3 * MS).tolist()
+    for number, spans_ms in enumerate(([(0, 12.5, 1), (12.5, 40.5, 2), (40.5, 60.5, 1), (60.5, 80, 2)],
+                                      [(0, 25.5, 1), (25.5, 45.5, 2), (45.5, 80, 1)])):  # fmt: skip
+        mine = of(found, [30, 31, 32] if number == 0 else [33, 34, 35], 36)
+        due, t_end = mine["t_sched"] - start, mine["t_end_user"] - start
+        opened = {int(at * MS) for at, pool in zip(opens_ms, opens_of, strict=True) if pool == number}
+        lasted = ((due < closes_ms[number] * MS) & (t_end > 60.5 * MS)).any()  # then it is not closed and opened again
+        assert opened - ({int(60.5 * MS)} if lasted else set()) <= set(due.tolist()) <= opened | set(t_end.tolist())
+        for begin, end, slots in spans_ms:
+            inside = mine[(due >= begin * MS) & (due < end * MS)]
+            assert most(inside) <= slots, (begin, end)
+        assert len(set(mine["request"].tolist())) == len(mine)
+
+
 def test_only_slots_that_fail_rest(tmp_path: Path) -> None:
     """A class that the server refuses is sent ten times at once by each slot, then every 100 ms; the other at full speed."""
     with scripted(answer(refused=[0, 1])) as address:
@@ -93,6 +127,10 @@ def test_only_slots_that_fail_rest(tmp_path: Path) -> None:
 def test_pools_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """Fewer requests than the pools say that they have."""
     made = plan(4, [2, 1], [[0, 1], [2, 3]], [1, 1])
-    made["pools"] = (*made["pools"][:3], made["pools"][3][:3])
+    made["pools"] = (*made["pools"][:3], made["pools"][3][:3], *made["pools"][4:])
     with pytest.raises(ValueError, match="4 requests"):
         drive(tmp_path, ("127.0.0.1", 9), gaps_ms=[], slots=3, conversations=made)
+    made = plan(4, [2, 1], [[0, 1], [2, 3]], [1, 1]) | {"closings": np.array([MS], np.int64)}
+    (tmp_path / "closing").mkdir()
+    with pytest.raises(ValueError, match="close 0 slots"):
+        drive(tmp_path / "closing", ("127.0.0.1", 9), gaps_ms=[], slots=3, conversations=made)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from truth.truth_bench import Measured, measure, until_quiet
 
+from fastllmload.arrivals.curve import SlotChanges, read_curve, slot_changes
 from fastllmload.metrics.run.window import window_of
 from fastllmload.plan.archive import load_plan
 from fastllmload.records.layout import OK
@@ -68,6 +69,75 @@ def test_each_class_has_its_slots_in_flight(tmp_path: Path, workers: str) -> Non
             assert set(mine["t_sched"][slots:].tolist()) <= set(mine["t_end_user"].tolist())
             assert len(set(mine["t_sched"][slots:].tolist())) == len(mine) - slots
             assert mine["t_sched"].max() < zero(measured) + 2_000_000_000
+        return min(shares) >= 0.95, str(shares)
+
+    until_quiet(tmp_path, check)
+
+
+def longest(measured: Measured, number: int) -> int:
+    """Of the requests of a class, by the engine's log, ns."""
+    ours, theirs = measured.joined()
+    mine = theirs[ours["request_class"] == number]
+    return int((mine["t_end"] - mine["t_recv_first"]).max())
+
+
+def followed(measured: Measured, number: int, asked: SlotChanges, seconds: int) -> tuple[float, float]:
+    """Of what is in flight of a class: the share of instants that it is the number asked for, and the highest share by which
+    it exceeds what was asked for within the length of a request before, which is when slots that close still hold theirs.
+    """
+    t = np.arange(5_000_000, seconds * 1_000_000_000 - 10_000_000, 1_000_000)
+    found, most = in_flight(measured, number, t), longest(measured, number)
+    recent = np.stack([asked.at(t - back) for back in range(0, most + 10_000_000, 1_000_000)]).max(axis=0)
+    settled = recent == asked.at(t)
+    assert settled.mean() > 0.5
+    return float((found == asked.at(t))[settled].mean()), float((found - recent).max())
+
+
+@pytest.mark.clock
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_slots_of_a_class_follow_a_ramp(tmp_path: Path, workers: str) -> None:
+    """By the engine's log never above it, and at it at 95 % of the instants; a class with slots that do not change and one
+    that arrives stand next to it, and each opening is the instant of one request.
+    """
+    asked, seconds = slot_changes(read_curve("ramp:1,24", 2.0), 2.0), 2
+
+    def check(folder: Path) -> tuple[bool | None, str]:
+        classes = ("batch concurrency=ramp:1,24 isl=16 osl=30", CHAT, LONG)
+        measured = sent(folder, classes, "--workers", workers)
+        ours, _ = measured.joined()
+        assert (ours["status"] == OK).all()
+        assert np.bincount(ours["request_class"], minlength=3).tolist() == of_each_class(measured)
+        t = np.arange(1_000_000, 1_990_000_000, 1_000_000)
+        found = in_flight(measured, 0, t)
+        assert (found <= asked.at(t)).all() and in_flight(measured, 2, t).max() == SLOTS[2]
+        due = ours["t_sched"][ours["request_class"] == 0] - zero(measured)
+        assert set(asked.t_ns.tolist()) <= set(due.tolist())
+        certificate, block = measured.document["certificate"], measured.document["classes"]["batch"]["slots"]
+        area = float(np.sum(np.diff(np.append(asked.t_ns, seconds * 1_000_000_000)) * asked.slots)) / seconds / 1e9
+        assert block["asked_mean"] == pytest.approx(area) and block["above_share"] == 0
+        assert certificate["closed_classes"]["batch"]["asked_mean"] == pytest.approx(area)
+        assert "asked_mean" not in certificate["closed_classes"]["long"]
+        share, empty = (found == asked.at(t)).mean(), certificate["closed_classes"]["batch"]["empty_share"]
+        held = block["achieved_mean"] / found.mean() - 1
+        return share >= 0.95 and empty < 0.005 and abs(held) < 0.02, str((share, empty, held))
+
+    until_quiet(tmp_path, check)
+
+
+@pytest.mark.clock
+@pytest.mark.parametrize("curves", [("steps:6,2,9,0,4", "exponential:1,12"), ("day:1,9,1", "spikes:2,8,0.8,0.3")])
+def test_slots_of_several_classes_follow_their_curves(tmp_path: Path, curves: tuple[str, str]) -> None:
+    """Each its own, also where both fall and all classes are closed loops; no request is cut off."""
+
+    def check(folder: Path) -> tuple[bool | None, str]:
+        classes = tuple(f"{name} concurrency={curve} isl=16 osl=6" for name, curve in zip("ab", curves, strict=True))
+        measured = sent(folder, classes, "--workers", "2", "--duration", "3")
+        assert (measured.joined()[1]["flags"] & 2 == 0).all()  # aborted
+        shares, above = zip(
+            *(followed(measured, number, slot_changes(read_curve(curve, 3.0), 3.0), 3)
+              for number, curve in enumerate(curves)), strict=True,
+        )  # fmt: skip
+        assert max(above) <= 0
         return min(shares) >= 0.95, str(shares)
 
     until_quiet(tmp_path, check)

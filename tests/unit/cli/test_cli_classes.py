@@ -102,6 +102,17 @@ def test_closed_classes_next_to_open_ones_and_alone():
     assert [one.load.rate for one in part.classes] == [8.0, None] and part.classes[1].load.concurrency == 2
 
 
+def test_slots_of_a_class_that_change():
+    """In any form of --concurrency, over the run's duration; the class's number, and the run's sum, are the most."""
+    mixed = words("chat rate=40", "batch concurrency=ramp:1,64", duration="9")
+    load = mixed.classes[1].load
+    assert (load.concurrency_curve, load.concurrency, load.duration, load.rate) == ("ramp:1,64", 64, 9.0, None)
+    assert (mixed.load.concurrency, mixed.load.concurrency_curve, mixed.load.rate) == (None, None, 40.0)
+    closed = words("a concurrency=steps:4,9,2", "b concurrency=3")
+    assert [one.load.concurrency for one in closed.classes] == [9, 3] and closed.load.concurrency == 12
+    assert closed.load.concurrency_curve is None and closed.classes[0].load.duration == 60.0
+
+
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
@@ -130,7 +141,10 @@ def test_shares_of_the_rate():
         (["chat concurrency=4 arrival=constant"], {}, ("class-load-invalid", "'chat'", "arrival")),
         (["chat concurrency=4 rate-series=f"], {}, ("class-load-invalid", "'chat'", "rate-series")),
         (["chat concurrency=0"], {}, ("count-invalid", "concurrency of class", "'0'")),
-        (["chat concurrency=ramp:1,9"], {}, ("class-load-invalid", "concurrency of class", "'ramp:1,9'")),
+        (["chat concurrency=ramp:1"], {}, ("rate-curve-invalid", "concurrency of class chat", "'ramp:1'")),
+        (["chat concurrency=steps:0,0.2"], {}, ("schedule-empty", "concurrency of class chat", "steps:0,0.2")),
+        (["chat concurrency=ramp:1,2000000"], {}, ("value-out-of-range", "concurrency of class chat", "ramp:1,2000000")),
+        (["chat concurrency=ramp:1,4 rate=2"], {}, ("class-load-invalid", "'chat'", "concurrency", "rate")),
         (["chat concurrency=4", "b rate=2"], {"num_requests": "9"},
          ("class-load-invalid", "--num-requests", "'chat'", "--duration")),
         (["chat concurrency=4"], {"num_requests": "9", "duration": "3"}, ("class-load-invalid", "--num-requests")),

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastllmload.arrivals.curve import read_curve, slot_changes
 from fastllmload.documents.plan import ArrivalFacts, ExactPrompts
 from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.banner import loop
 from fastllmload.engine.run_plans import classes_of
 from fastllmload.engine.workers.routing import conversations, slot_pools
 from fastllmload.plan.archive import load_plan, save_plan
@@ -272,6 +274,20 @@ def test_classes_that_are_all_closed_are_a_closed_loop(tmp_path):
     assert (counted.requests, counted.pool, counted.samples) == (None, 4000, None)
 
 
+def test_a_plan_says_how_slots_of_classes_change(tmp_path):
+    """Of the class in full, of all classes the most; a warm-up has their mean number, and a record of the plan the same."""
+    run = run_of(closed("x", 8, concurrency_curve="ramp:2,8"), traffic("a", 12), closed("y", 4))
+    plan = build(run, tmp_path / "plan")
+    assert class_line(plan.description.classes[0]).startswith("ramp:2,8 in flight, ")
+    assert "closed loops of ramp:2,8 and 4 in flight" in describe_as_text(plan)
+    assert "closed loop, up to 12 in flight in 2 classes" in loop(plan, run.load)
+    assert "closed loop, 4 in flight in 1 class" in loop(build(run_of(*run.classes[1:]), tmp_path / "other"), run.load)
+    plan.write_record(tmp_path / "record")
+    assert plan.read_record(tmp_path / "record").class_slot_changes.keys() == {0}
+    warm = build(run, tmp_path / "warm", "warmup")
+    assert warm.closed_classes == {0: 5, 2: 4} and not warm.class_slot_changes and not warm.description.slots_change
+
+
 def test_figures_of_a_mix_are_those_of_its_open_classes(tmp_path):
     plan = build(run_of(closed("x", 5), traffic("a", 12)), tmp_path)
     counted, many = figures(plan), plan.open_requests
@@ -304,6 +320,36 @@ def test_every_request_of_a_closed_class_is_one_workers(tmp_path, workers, turns
     for pools in found:
         last = int(pools.numbers.max()) + plan.requests * (int((pools.limits // pools.sizes.clip(1)).max()) - 1)
         assert last < 1 << 32
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_slots_that_change_are_dealt_to_workers(tmp_path, workers):
+    """All openings and closings of each curve, each once; slots of a class without a curve open at time zero. A schedule has
+    openings in front of arrivals of the same instant, and none of its arrivals changes.
+    """
+    curves = {0: "steps:5,2,4", 2: "ramp:1,4"}
+    plan = build(run_of(closed("x", 5, concurrency_curve=curves[0]), traffic("a", 12),
+                        closed("y", 4, concurrency_curve=curves[2]), closed("z", 3)), tmp_path)  # fmt: skip
+    assert plan.closed_classes == {0: 5, 2: 4, 3: 3} and plan.description.slots_change
+    asked = {number: slot_changes(read_curve(curve, 3.0), 3.0) for number, curve in curves.items()}
+    assert {number: each.t_ns.tolist() for number, each in plan.class_slot_changes.items()} == {
+        number: each.t_ns.tolist() for number, each in asked.items()
+    }
+    found = [pools for worker in range(workers) if (pools := slot_pools(plan, worker, workers)) is not None]
+    opens = np.concatenate([pools.opens_ns for pools in found])
+    of_pool = np.concatenate([pools.opens_of for pools in found])
+    for place, number in enumerate((0, 2)):
+        rises = np.diff(asked[number].slots, prepend=0) > 0
+        assert sorted(opens[of_pool == place].tolist()) == sorted(asked[number].t_ns[rises].tolist())
+        closes = [pools.closes_ns[int(pools.closes[:place].sum()) :][: pools.closes[place]] for pools in found]
+        assert sorted(np.concatenate(closes).tolist()) == asked[number].t_ns[~rises].tolist()
+    assert (opens[of_pool == 2] == 0).all() and (of_pool == 2).sum() == 3
+    for worker, pools in enumerate(found):
+        mine = plan.t_start[worker::workers]
+        schedule, arrays = pools.schedule(np.append(mine, pools.opens_ns[-1]))
+        assert (np.diff(schedule) >= 0).all() and (schedule[arrays[4]] == pools.opens_ns).all()
+        assert np.delete(schedule, arrays[4]).tolist() == sorted([*mine.tolist(), int(pools.opens_ns[-1])])
+        assert schedule.tolist().index(pools.opens_ns[-1]) in arrays[4]
 
 
 def test_a_warmup_has_both_kinds_of_classes(tmp_path):

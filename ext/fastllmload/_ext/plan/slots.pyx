@@ -4,7 +4,7 @@ A slot whose requests failed ten times in a row rests after each further failure
 everything is not hammered.
 
 Where their number changes, slots open at instants of the pacer's schedule. One closes when its request has ended after an
-instant of *closings*; none is cut off.
+instant of its *closings*; none is cut off.
 
 Slots may be divided into pools, one for each class of requests that is a closed loop. A slot then sends requests of its pool
 alone, which repeats them; which of the slots is filled first is one order of all.
@@ -30,8 +30,10 @@ cdef class Slots:
         free(self.closed)
         free(self.pools)
         free(self.pool_of)
+        free(self.ranges)
         self.pools = NULL
         self.pool_of = NULL
+        self.ranges = NULL
         self.free_ones = self.resting = NULL
         self.errors = self.closed = NULL
         self.count = 0
@@ -47,23 +49,28 @@ cdef class Slots:
         self.resting = <Slot*>calloc(most, sizeof(Slot))
         self.errors = <int32_t*>calloc(most, sizeof(int32_t))
         self.closed = <int32_t*>calloc(most, sizeof(int32_t))
+        self.ranges = <SlotRange*>calloc(1, sizeof(SlotRange))
         self.varies = closings is not None
         self.closings = closings
-        self.closing = self.opened = 0
-        self.excess = self.closed_count = 0
-        if self.free_ones == NULL or self.resting == NULL or self.errors == NULL or self.closed == NULL:
+        if (self.free_ones == NULL or self.resting == NULL or self.errors == NULL or self.closed == NULL
+                or self.ranges == NULL):
             raise MemoryError(f"{count} slots")
+        self.ranges.last = closings.shape[0] if self.varies else 0
         self.count = <uint32_t>most
         return 0
 
     cdef int divide(self, const uint32_t[::1] counts, const uint32_t[::1] sizes, const uint64_t[::1] limits,
-                    const uint32_t[::1] numbers, uint32_t plan_size) except -1:
-        """*counts*: slots of each pool, at most those of begin() together; *sizes*: how many of *numbers* are its requests."""
-        cdef Py_ssize_t i, many = counts.shape[0]
+                    const uint32_t[::1] numbers, const uint32_t[::1] closings, uint32_t plan_size) except -1:
+        """*counts*: the most slots of each pool, at most those of begin() together; *sizes*: how many of *numbers* are its
+        requests; *closings*: how many of begin()'s closings are its own.
+        """
+        cdef Py_ssize_t i, many = counts.shape[0], closing = 0
         cdef uint32_t slot = 0, first = 0, each
+        free(self.ranges)
+        self.ranges = <SlotRange*>calloc(<size_t>max(1, many), sizeof(SlotRange))
         self.pools = <SlotPool*>calloc(<size_t>max(1, many), sizeof(SlotPool))
         self.pool_of = <uint32_t*>calloc(self.count, sizeof(uint32_t))
-        if self.pools == NULL or self.pool_of == NULL:
+        if self.ranges == NULL or self.pools == NULL or self.pool_of == NULL:
             raise MemoryError(f"{many} pools of slots")
         self.numbers = numbers
         self.plan_size = plan_size
@@ -74,15 +81,24 @@ cdef class Slots:
             self.pools[i].size = sizes[i]
             self.limit += limits[i]
             first += sizes[i]
+            self.ranges[i].first = <int32_t>slot
+            self.ranges[i].closing = closing
+            closing += closings[i]
+            self.ranges[i].last = closing
             for each in range(counts[i]):
                 self.pool_of[slot] = <uint32_t>i
                 slot += 1
         if slot > self.count or first != <uint32_t>numbers.shape[0]:
             raise ValueError(f"{slot} slots and {first} requests of pools, where {self.count} and {numbers.shape[0]} are")
+        if closing != (self.closings.shape[0] if self.varies else 0):
+            raise ValueError(f"pools close {closing} slots, and other instants are given")
         return 0
 
     cdef bint pool_left(self, int32_t slot) noexcept:
-        cdef SlotPool* pool = &self.pools[self.pool_of[slot]]
+        cdef SlotPool* pool
+        if self.pools == NULL:
+            return True
+        pool = &self.pools[self.pool_of[slot]]
         return pool.issued < pool.limit
 
     cdef uint32_t next_request(self, int32_t slot) noexcept:
@@ -96,31 +112,33 @@ cdef class Slots:
         self.freed = self.first_free = self.first_resting = self.rest_count = 0
         return 0
 
-    cdef int _close(self, int64_t since) noexcept:
-        while self.closing < self.closings.shape[0] and self.closings[self.closing] <= since:
-            self.closing += 1
-            self.excess += 1
+    cdef int _close(self, SlotRange* own, int64_t since) noexcept:
+        while own.closing < own.last and self.closings[own.closing] <= since:
+            own.closing += 1
+            own.excess += 1
         return 0
 
-    cdef int32_t open(self, int64_t since) noexcept:
+    cdef int32_t open(self, uint32_t pool, int64_t since) noexcept:
+        cdef SlotRange* own = &self.ranges[pool]
         if self.varies:
-            self._close(since)
-            if self.excess:
-                self.excess -= 1
+            self._close(own, since)
+            if own.excess:
+                own.excess -= 1
                 return -1
-            if self.closed_count:
-                self.closed_count -= 1
-                return self.closed[self.closed_count]
-        self.opened += 1
-        return self.opened - 1
+            if own.closed_count:
+                own.closed_count -= 1
+                return self.closed[own.first + <int32_t>own.closed_count]
+        own.opened += 1
+        return own.first + own.opened - 1
 
     cdef bint stays(self, int32_t slot, int64_t since) noexcept:
-        self._close(since)
-        if self.excess == 0:
+        cdef SlotRange* own = &self.ranges[0 if self.pools == NULL else self.pool_of[slot]]
+        self._close(own, since)
+        if own.excess == 0:
             return True
-        self.excess -= 1
-        self.closed[self.closed_count] = slot
-        self.closed_count += 1
+        own.excess -= 1
+        self.closed[own.first + <int32_t>own.closed_count] = slot
+        own.closed_count += 1
         return False
 
     cdef bint left(self) noexcept:

@@ -153,9 +153,9 @@ cdef class Reactor:
         *schedule*: int64 ns offsets of this worker's releases (open loop), or of the instants at which a slot opens: ascending, zeros
         where nothing else is asked. Where the number of slots changes, *closings* are the instants at which one slot less is wanted,
         and *own* is the most that this worker has at once; where it does not, slots that open later than others are in the middle of
-        sessions, and begin with requests of their own. *pools*: where classes are closed loops, four arrays with the slots that this
-        worker has of each, how many requests it has, how many of them it may send, and the requests; *schedule* then begins with a
-        zero for each of these slots, and the rest of it is an open loop.
+        sessions, and begin with requests of their own. *pools*: where classes are closed loops, seven arrays: the most slots that this
+        worker has of each, how many requests it has, how many of them it may send, the requests; places in *schedule* at which a slot
+        opens, ascending, and the class of each of these; how many of *closings* each class has. The rest of *schedule* is an open loop.
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound. *cap*: its most in
         flight in an open loop, *most_waiting*: its most that wait for their first token; 0: no cap.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
@@ -187,10 +187,13 @@ cdef class Reactor:
         self.users.begin(client)
         share.own_first = (closed and closings is None and pools is None and talks is not None and len(schedule)
                            and schedule[len(schedule) - 1] > 0)
-        self.releases.openings = 0 if not closed else len(schedule) if pools is None else int(pools[0].sum())
-        self.releases.slots.begin(len(schedule) if not closed else own if pools is None else self.releases.openings, limit, closings)
-        if pools is not None:
-            self.releases.slots.divide(pools[0], pools[1], pools[2], pools[3], share.plan_size)
+        if pools is None:
+            self.releases.open_at(None, None, len(schedule) if closed else 0)
+            self.releases.slots.begin(own if closed else len(schedule), limit, closings)
+        else:
+            self.releases.open_at(pools[4], pools[5], len(pools[4]))
+            self.releases.slots.begin(int(pools[0].sum()), limit, closings)
+            self.releases.slots.divide(pools[0], pools[1], pools[2], pools[3], pools[6], share.plan_size)
         self.releases.slots.issued = len(schedule) if share.own_first else 0
         self.pacer.load(schedule)
         self.releases.closed = closed
@@ -240,7 +243,7 @@ cdef class Reactor:
 
     @property
     def released(self) -> int:
-        cdef Py_ssize_t arrived = max(0, self.pacer.next - self.releases.openings)
+        cdef Py_ssize_t arrived = self.pacer.next - self.releases.opened
         if not self.releases.closed:
             return self.pacer.next
         return arrived + self.releases.slots.issued - (self.pacer.size - self.pacer.next if self.releases.share.own_first else 0)

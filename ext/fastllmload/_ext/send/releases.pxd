@@ -29,7 +29,11 @@ cdef class Releases:
     cdef Hdr lag
     cdef int64_t timeout                # ns per request
     cdef bint closed                    # there are slots: a closed loop, or classes that are closed loops next to open ones
-    cdef Py_ssize_t openings            # instants of the schedule, its first, that open a slot; the others are arrivals
+    cdef Py_ssize_t openings            # instants of the schedule that open a slot; the others are arrivals
+    cdef Py_ssize_t opened              # of them that have passed
+    cdef Py_ssize_t opening             # place in the schedule of the next one; -1: none
+    cdef const int64_t[::1] opening_places      # of all; None: the first of the schedule
+    cdef const uint32_t[::1] opening_pools      # of each; None: there are no pools
     cdef int64_t stop_at                # slots: no request after this instant; 0 = no bound
     cdef uint32_t cap                   # open loop: most in flight (--max-concurrency share); 0 = none
     cdef uint32_t most_waiting          # for their first token (--max-prefill share); 0 = no cap
@@ -39,6 +43,8 @@ cdef class Releases:
     cdef int release(self, int64_t until, int64_t now) except -1        # send everything that is due at *until*
     cdef int refill(self, int64_t now) except -1                # freed slots send at once
     cdef bint may_issue(self, int64_t now) noexcept             # slots may send one more
+    cdef int open_at(self, const int64_t[::1] places, const uint32_t[::1] pools, Py_ssize_t count) except -1    # the openings of a phase
+    cdef int _next_opening(self) noexcept
     cdef bint of_slot(self) noexcept    # what is due next is the opening of a slot, or follows in one
     cdef uint32_t next_request(self, int32_t slot) noexcept     # what a slot sends, which then is issued
     cdef int handle_ends(self) except -1                        # of requests: before a connection is taken or made

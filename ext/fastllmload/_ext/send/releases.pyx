@@ -3,8 +3,8 @@
 In an open loop the pacer's schedule says when: nothing is ever waited for. Without an idle connection a release opens one,
 and the row says so; only a cap on what is in flight (--max-concurrency) or on what waits for its first token (--max-prefill)
 makes a release late on purpose. In a closed loop the schedule opens slots, most often each once and all at time zero, and the
-end of a slot's request sends its next. Classes that are closed loops next to open ones have slots of their own, which open at
-time zero, before the first arrival. Held back by --max-prefill, what has been due longest goes first.
+end of a slot's request sends its next. Classes that are closed loops next to open ones have slots of their own, whose openings
+stand among the arrivals. Held back by --max-prefill, what has been due longest goes first.
 
 Sessions: the schedule releases their first requests. When a reply has ended, the turn after it, or what else waits for it and
 for nothing more, is stitched and put among the pacer's followers, due some time later; so it is released like everything
@@ -57,6 +57,7 @@ cdef class Releases:
         cdef int64_t due, backlog = 0
         cdef uint32_t request
         cdef int32_t slot
+        cdef uint32_t pool
         cdef Py_ssize_t place
         cdef Talk* talk
         cdef bint over = self.most_waiting and self.closed and self.stop_at and now >= self.stop_at
@@ -74,11 +75,14 @@ cdef class Releases:
                 continue
             place = self.pacer.next
             self.pacer.next += 1
-            if place >= self.openings:
-                self._dispatch(self.share.numbered(<uint64_t>(place - self.openings)), due, -1, NULL)
+            if place != self.opening:
+                self._dispatch(self.share.numbered(<uint64_t>(place - self.opened)), due, -1, NULL)
                 continue
-            slot = self.slots.open(due - self.pacer.start)
-            if over or (self.slots.varies and (slot < 0 or not self.may_issue(now))):
+            pool = 0 if self.opening_pools is None else self.opening_pools[self.opened]
+            self.opened += 1
+            self._next_opening()
+            slot = self.slots.open(pool, due - self.pacer.start)
+            if over or (self.slots.varies and (slot < 0 or not self.may_issue(now) or not self.slots.pool_left(slot))):
                 continue
             request = self.share.numbered(<uint64_t>place) if self.share.own_first else self.next_request(slot)
             self._dispatch(request, due, slot, NULL)
@@ -89,7 +93,20 @@ cdef class Releases:
     cdef bint of_slot(self) noexcept:
         if self.pacer.follower_is_next():
             return (<Talk*><size_t>self.pacer.followers.at[0].what).slot >= 0
-        return self.pacer.next < self.openings
+        return self.pacer.next == self.opening
+
+    cdef int open_at(self, const int64_t[::1] places, const uint32_t[::1] pools, Py_ssize_t count) except -1:
+        self.opening_places = places
+        self.opening_pools = pools
+        self.openings = count
+        self.opened = 0
+        return self._next_opening()
+
+    cdef int _next_opening(self) noexcept:
+        self.opening = -1
+        if self.opened < self.openings:
+            self.opening = self.opened if self.opening_places is None else self.opening_places[self.opened]
+        return 0
 
     cdef uint32_t next_request(self, int32_t slot) noexcept:
         if self.slots.pools != NULL:
@@ -114,7 +131,7 @@ cdef class Releases:
             slot = self.slots.take()
             if self.slots.varies and not self.slots.stays(slot.number, (now if self.most_waiting else slot.at) - self.pacer.start):
                 continue
-            if self.may_issue(now) and (self.slots.pools == NULL or self.slots.pool_left(slot.number)):
+            if self.may_issue(now) and self.slots.pool_left(slot.number):
                 self._dispatch(self.next_request(slot.number), slot.at, slot.number, NULL)
         return 0
 

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +81,7 @@ class Reactor:
         place: npt.NDArray[np.int32] | None = None,
         closings: npt.NDArray[np.int64] | None = None,
         own: int = 0,
-        pools: tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
-        | None = None,
+        pools: tuple[npt.NDArray[Any], ...] | None = None,
     ) -> None: ...
     def start_at(self, start: int, stop_sending_ns: int = 0) -> None: ...
     def shift(self, ns: int) -> None: ...

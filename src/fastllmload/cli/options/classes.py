@@ -186,7 +186,7 @@ def one_class(
                 "option-not-applicable", f"{given.where} cannot differ between classes; give it for the whole run"
             )
     own = parse_options(mine)
-    _validate_closed(name, mine, own, share is not None)
+    _validate_closed(name, mine, share is not None)
     spell_out(own, mine, settings)
     spread_rate(mine, own, seconds)
     validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
@@ -218,16 +218,10 @@ def one_class(
     return one, objectives
 
 
-def _validate_closed(name: str, mine: RawOptions, own: Fields, shares: bool) -> None:
-    """InputError for a closed class that has something of an open one, or slots that change."""
+def _validate_closed(name: str, mine: RawOptions, shares: bool) -> None:
+    """InputError for a closed class that has something of an open one."""
     if "concurrency" not in mine:
         return
-    if "load.concurrency_curve" in own:
-        raise InputError(
-            "class-load-invalid",
-            f"concurrency of class {name} is {own['load.concurrency_curve']!r}: slots of a class do not change; write a "
-            "number, or run the class by itself with --concurrency",
-        )
     given = [*("share" for _ in range(shares)), *(each.replace("_", "-") for each in OF_OPEN_LOOPS if each in mine)]
     if given:
         raise InputError(

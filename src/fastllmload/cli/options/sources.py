@@ -188,7 +188,7 @@ def choose_sensor(raw_options: RawOptions, fields: Fields) -> None:
 
 def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float) -> None:
     """Set `load.rate` to the mean of a changing rate, for all uses that need one number."""
-    _most_slots(fields, default_seconds)
+    _most_slots(raw_options, fields, default_seconds)
     _join_ramp(raw_options, fields)
     written = fields.get("load.rate_curve")
     if not isinstance(written, str):
@@ -212,23 +212,24 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
         raise InputError("schedule-empty", f"--rate {written} sends nothing within --duration {seconds:g} s")
 
 
-def _most_slots(fields: Fields, default_seconds: float) -> None:
+def _most_slots(raw_options: RawOptions, fields: Fields, default_seconds: float) -> None:
     """Set `load.concurrency` to the most slots of a number that changes."""
     written = fields.get("load.concurrency_curve")
     if not isinstance(written, str):
         return
     from fastllmload.arrivals.curve import read_curve, slot_changes
 
+    where = raw_options["concurrency"].where
     if "load.duration" not in fields:
         fields["load.duration"] = default_seconds
     seconds = fields["load.duration"]
     assert isinstance(seconds, float)
-    curve = read_curve(written, seconds, "--concurrency")
+    curve = read_curve(written, seconds, where)
     if curve.peak > MOST_SLOTS:
-        raise InputError("value-out-of-range", f"--concurrency {written} is above {MOST_SLOTS:,} requests in flight")
+        raise InputError("value-out-of-range", f"{where} {written} is above {MOST_SLOTS:,} requests in flight")
     fields["load.concurrency"] = int(slot_changes(curve, seconds).slots.max(initial=0))
     if not fields["load.concurrency"]:
-        raise InputError("schedule-empty", f"--concurrency {written} opens no slot within --duration {seconds:g} s")
+        raise InputError("schedule-empty", f"{where} {written} opens no slot within --duration {seconds:g} s")
 
 
 def _join_ramp(raw_options: RawOptions, fields: Fields) -> None:

@@ -135,11 +135,12 @@ def same_load(evidence: ComplianceEvidence) -> RequirementOutcome:
 def load_text(run: MeasuredRun) -> str:
     """`40 requests/s, poisson, 42/arrivals`, `8 slots`; of a mix both."""
     described, slots = run.description.load, sum(run.description.closed_classes.values())
+    most = "up to " if run.description.slots_change else ""
     if described.concurrency is not None:
-        return f"{described.concurrency} slots"
+        return f"{most}{described.concurrency} slots"
     arrivals = described.arrivals or ArrivalFacts()
     stream = f" ({arrivals.stream})" if arrivals.stream else ""
-    return f"{arrivals.rate} requests/s {arrivals.name}{stream}" + (f" + {slots} slots" if slots else "")
+    return f"{arrivals.rate} requests/s {arrivals.name}{stream}" + (f" + {most}{slots} slots" if slots else "")
 
 
 # Without a key word: the draft's advice on claims, and its list to be checked before publishing

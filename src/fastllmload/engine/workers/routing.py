@@ -79,26 +79,34 @@ class SlotPools:
     """What *worker* has of the classes that are closed loops, each with its slots, in the order of their numbers.
 
     Slots of a class follow those of the class before it in the deal to workers, so that each has as many as any other, or
-    one more; every slot has as many requests as any other of its class, or one more.
+    one more; every slot has as many requests as any other of its class, or one more. Where slots change, that is so of the
+    most that there are.
     """
 
-    slots: npt.NDArray[np.uint32]
+    slots: npt.NDArray[np.uint32]  # the most that are open at once
     sizes: npt.NDArray[np.uint32]  # how many of *numbers* each class has
     limits: npt.NDArray[np.uint64]  # requests that may be sent of each
     numbers: npt.NDArray[np.uint32]  # requests of the plan that begin in a slot
+    opens_ns: npt.NDArray[np.int64]  # when slots open, ascending
+    opens_of: npt.NDArray[np.uint32]  # the class of each
+    closes_ns: npt.NDArray[np.int64]  # when one slot less is wanted, class by class
+    closes: npt.NDArray[np.uint32]  # how many of these each class has
+    change: bool  # slots of any class do
 
-    @property
-    def arrays(
-        self,
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-        """As the reactor takes them."""
-        return self.slots, self.sizes, self.limits, self.numbers
+    def schedule(self, arrivals: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[Any], ...]]:
+        """Openings and *arrivals* in order of time, an opening before an arrival of the same instant; and the pools as the
+        reactor takes them.
+        """
+        order = np.argsort(np.concatenate([self.opens_ns, arrivals]), kind="stable")
+        instants = np.concatenate([self.opens_ns, arrivals])[order]
+        places = np.flatnonzero(order < len(self.opens_ns))
+        return instants, (self.slots, self.sizes, self.limits, self.numbers, places, self.opens_of, self.closes)
 
 
 def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
     """None where *worker* has no slot of a class."""
-    slots, numbers, before = [], [], 0
-    starts = plan.starts
+    slots, numbers, opens, closes, before = [], [], [], [], 0
+    starts, changes = plan.starts, plan.class_slot_changes
     of_class = plan.request_class[starts]
     for number, asked in plan.closed_classes.items():
         mine = starts[of_class == number]
@@ -106,13 +114,30 @@ def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
         dealt = (np.arange(many) + before) % workers == worker
         numbers.append(mine[np.resize(dealt, len(mine))] if many else mine)
         slots.append(int(dealt.sum()) if len(numbers[-1]) else 0)
+        opening, closing = np.zeros(slots[-1], np.int64), np.empty(0, np.int64)
+        if number in changes:
+            opening, closing = changes[number].of_worker((worker - before) % workers, workers)
+        opens.append(opening)
+        closes.append(closing)
         before += many
     if not sum(slots):
         return None
+    opens_ns = np.concatenate(opens)
+    order = np.argsort(opens_ns, kind="stable")
     sizes = np.array([len(each) for each in numbers], np.uint32)
     rounds = MOST_REQUESTS // plan.requests if plan.closed_cycles else 1
     limits = sizes.astype(np.uint64) * np.uint64(rounds)
-    return SlotPools(np.array(slots, np.uint32), sizes, limits, np.concatenate(numbers).astype(np.uint32))
+    return SlotPools(
+        slots=np.array(slots, np.uint32),
+        sizes=sizes,
+        limits=limits,
+        numbers=np.concatenate(numbers).astype(np.uint32),
+        opens_ns=opens_ns[order],
+        opens_of=np.repeat(np.arange(len(opens)), [len(each) for each in opens])[order].astype(np.uint32),
+        closes_ns=np.concatenate(closes),
+        closes=np.array([len(each) for each in closes], np.uint32),
+        change=bool(changes),
+    )
 
 
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:

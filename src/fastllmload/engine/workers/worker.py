@@ -259,16 +259,20 @@ class Worker:
         spec = self.spec
         closed = phase.mode == "closed"
         limit = slots = own = 0
-        closings = None
+        closings = pool_arrays = None
         pools = slot_pools(plan, spec.worker, spec.workers)
         cap, most_waiting = (
             each and max(1, partition_size(each, spec.worker, spec.workers))
             for each in (phase.max_concurrency, phase.max_prefill)
         )
         if plan.closed_classes:
-            opens = np.zeros(0 if pools is None else int(pools.slots.sum()), np.int64)
-            arrivals = opens[:0] if plan.t_start is None else plan.t_start[spec.worker :: spec.workers]
-            schedule, closed = np.concatenate([opens, arrivals]), pools is not None
+            schedule = (np.empty(0, np.int64) if plan.t_start is None else plan.t_start)[spec.worker :: spec.workers]
+            closed = pools is not None
+            if pools is None:
+                schedule = np.ascontiguousarray(schedule)
+            else:
+                schedule, pool_arrays = pools.schedule(schedule)
+                closings = pools.closes_ns if pools.change else None
         elif closed:
             changes = plan.slot_changes
             most = phase.num_requests if phase.num_requests and changes is None else phase.concurrency
@@ -300,7 +304,7 @@ class Worker:
             slots=slots,
             closings=closings,
             own=own,
-            pools=None if pools is None else pools.arrays,
+            pools=pool_arrays,
             near=self.bodies[phase.number],
             **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastllmload.arrays import Numbers, Rows
-from fastllmload.arrivals.curve import SlotChanges, described_curve, slot_changes
+from fastllmload.arrivals.curve import SlotChanges, changing_slots
 from fastllmload.documents.fields import known
 from fastllmload.documents.run_parts.classes import SlotsFollowed
 from fastllmload.metrics.run.window import Populations
@@ -17,11 +17,11 @@ NEVER = np.iinfo(np.int64).max
 def slots_block(run: Run, chosen: Populations) -> SlotsFollowed | None:
     """`slots` of run.json; None where slots do not change, or nothing was sent."""
     load, phase = run.document.plan.description.load, run.phase("measure")
-    seconds = known(load.duration_s)
+    asked, seconds = changing_slots(load), known(load.duration_s)
     sent = run.rows[chosen.measured & (run.rows["t_dispatch"] > 0)]
-    if load.concurrency_curve is None or seconds is None or phase is None or phase.start_ns is None or not len(sent):
+    if asked is None or seconds is None or phase is None or phase.start_ns is None or not len(sent):
         return None
-    asked, end = slot_changes(described_curve(load.concurrency_curve), seconds), int(seconds * 1e9)
+    end = int(seconds * 1e9)
     ended = np.where(sent["t_end"] > 0, sent["t_end"] - phase.start_ns, end)
     return followed(sent["t_dispatch"] - phase.start_ns, ended, asked, end)
 
@@ -30,11 +30,15 @@ def class_slots(run: Run, chosen: Populations, number: int) -> SlotsFollowed | N
     """`slots` of a class of a mix; None for one that is an open loop, without an end of sending, or when nothing was sent. A
     session holds its slot from its first request to the end of its last.
     """
-    slots, phase = run.document.plan.description.closed_classes.get(number), run.phase("measure")
+    described, phase = run.document.plan.description, run.phase("measure")
+    slots = described.closed_classes.get(number)
     mine = chosen.measured & (run.rows["request_class"] == number) & (run.rows["t_dispatch"] > 0)
     if slots is None or phase is None or phase.end_ns is None or not mine.any():
         return None
-    asked, end = SlotChanges(np.zeros(1, np.int64), np.array([slots], np.int64)), phase.end_ns - phase.start_ns
+    load, end = described.classes[number].load, phase.end_ns - phase.start_ns
+    asked = None if load is None else changing_slots(load)
+    if asked is None:
+        asked = SlotChanges(np.zeros(1, np.int64), np.array([slots], np.int64))
     begun, ended = held(run.rows[mine])
     return followed(begun - phase.start_ns, np.where(ended < NEVER, ended - phase.start_ns, end), asked, end)
 

@@ -97,8 +97,9 @@ def _slots(plan: Plan) -> str:
     if not slots or (plan.concurrency is not None and len(slots) == 1):
         return ""
     if len(slots) > MOST_NAMED:
-        return f"; {len(slots):,} closed loops, {sum(slots):,} in flight"
-    named = " and ".join(f"{each:,}" for each in slots)
+        most = "up to " if plan.description.slots_change else ""
+        return f"; {len(slots):,} closed loops, {most}{sum(slots):,} in flight"
+    named = " and ".join(in_flight(plan.description.classes[number]) for number in plan.closed_classes)
     if plan.concurrency is not None:
         return f": {named}"
     return f"; closed loop{'s' * (len(slots) > 1)} of {named} in flight"
@@ -239,6 +240,12 @@ def _exact(workload: WorkloadDescription) -> str:
     return f"{exact.share:.2%} of prompts have the length that was drawn, to the token ({counted})"
 
 
+def in_flight(one: ClassDescription) -> str:
+    """The slots of a closed loop, or how they change."""
+    changes = None if one.load is None else one.load.concurrency_changes
+    return changes or f"{one.concurrency:,}"
+
+
 def class_line(one: ClassDescription) -> str:
     """`40/s poisson, 1,203 requests, 380,112 input and 190,021 output tokens, model adapter-a`; of a closed loop
     `16 in flight, a pool of 2,000 requests`.
@@ -258,7 +265,7 @@ def class_line(one: ClassDescription) -> str:
     own += own_classes(content)
     no_tokens = content.osl is None
     parts = [
-        f"{one.concurrency:,} in flight" if closed else f"{arrivals.rate:g}/s {arrivals.name}",
+        f"{in_flight(one)} in flight" if closed else f"{arrivals.rate:g}/s {arrivals.name}",
         f"{'a pool of ' * bool(one.load.cycles)}{what}{one.requests:,} requests",
         f"{content.name} {content.isl}" + ("" if no_tokens else f" -> {content.osl}"),
         f"{one.input_tokens:,} input tokens" if no_tokens

@@ -96,7 +96,8 @@ def load_model(document: RunDocument) -> str:
         return f"{'open-loop' if slots is None else 'closed-loop'}, load withheld"
     waiting = "" if asked.max_prefill is None else f", at most {count(asked.max_prefill)} waiting for a first token"
     if slots is not None:
-        return f"closed-loop {load.concurrency_changes or count(slots)} in flight{waiting}"
+        most = "up to " if document.plan.description.slots_change else ""
+        return f"closed-loop {most}{load.concurrency_changes or count(slots)} in flight{waiting}"
     arrivals = load.arrivals or ArrivalFacts()
     rate = arrivals.rate or asked.rate
     if rate is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.documents.fields import known as number
-from fastllmload.documents.plan import Curve
+from fastllmload.documents.plan import Curve, PlanDescription
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.report.blocks import Paragraph, Section
 from fastllmload.report.charts import Axis, Chart, Floats, Rule, Series, Span, is_known
@@ -131,6 +131,18 @@ def asked_slots(curve: Curve, axis: TimeAxis) -> Series:
     return Series("asked", described_curve(curve).rate(t), t, style="dash", tone="c7")
 
 
+def asked_of_classes(described: PlanDescription, axis: TimeAxis) -> Series:
+    """The slots of all closed loops of a mix, where those of any change."""
+    t = np.linspace(0.0, axis.seconds, CURVE_POINTS)
+    loads = [described.classes[number].load for number in described.closed_classes]
+    curves = [None if load is None else load.concurrency_curve for load in loads]
+    each = [
+        described_curve(curve).rate(t) if curve is not None else np.full(len(t), float(slots))
+        for curve, slots in zip(curves, described.closed_classes.values(), strict=True)
+    ]
+    return Series("asked in closed loops", np.sum(each, axis=0), t, style="dash", tone="c7")
+
+
 def _level(name: str, value: float, end: float) -> Series:
     return Series(name, [value, value], [0.0, end], style="dash", tone="c7")
 
@@ -140,10 +152,8 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
     slots = number(context.document.plan.description.load.concurrency)
     curve = context.document.plan.description.load.concurrency_curve
     cap = slots if slots is not None else context.document.config.load.max_concurrency
-    prefill, mix = (
-        context.document.config.load.max_prefill,
-        sum(context.document.plan.description.closed_classes.values()),
-    )
+    prefill, described = context.document.config.load.max_prefill, context.document.plan.description
+    mix = sum(described.closed_classes.values())
     waiting = Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5")
     series = [
         *([waiting] if has_tokens(context.document) else []),
@@ -152,10 +162,15 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
         *([] if curve is None else [asked_slots(curve, axis)]),
         *(
             []
-            if cap is None or curve is not None
+            if cap is None or curve is not None or described.slots_change
             else [_level(f"{'asked' if slots is not None else 'cap'} {cap:g}", cap, axis.seconds)]
         ),
-        *([] if not mix or slots is not None else [_level(f"asked {mix:g} in closed loops", mix, axis.seconds)]),
+        *([asked_of_classes(described, axis)] if described.slots_change else []),
+        *(
+            []
+            if not mix or slots is not None or described.slots_change
+            else [_level(f"asked {mix:g} in closed loops", mix, axis.seconds)]
+        ),
     ]
     y = Axis(unit="requests")
     return time_chart(context, "flight", "In flight", y, series, "Time-weighted mean of each bin.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from fastllmload.documents.certificate import ClosedClassSlots
@@ -44,7 +45,8 @@ def load_text(document: RunDocument) -> str:
         return f"{loops(document)}, load withheld"
     if slots is not None:
         changes, of = load.concurrency_changes, f" in {count(len(several))} classes" if closed else ""
-        return f"closed loop, {count(slots) if changes is None else f'{changes} (most {count(slots)})'} in flight{of}"
+        most = "up to " if document.plan.description.slots_change else ""
+        return f"closed loop, {most}{count(slots) if changes is None else f'{changes} (most {count(slots)})'} in flight{of}"
     arrivals = load.arrivals or ArrivalFacts(name=None if settings.rate is None else settings.arrival)
     rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
     shown = asked_rate(rate)
@@ -84,7 +86,9 @@ def concurrent(document: RunDocument) -> str:
     """` + 16 concurrent`: the slots of the closed loops next to open ones; empty without any."""
     if not mixes_loops(document):
         return ""
-    return f" + {count(sum(document.plan.description.closed_classes.values()))} concurrent"
+    described = document.plan.description
+    most = "up to " if described.slots_change else ""
+    return f" + {most}{count(sum(described.closed_classes.values()))} concurrent"
 
 
 def of_open_loops(document: RunDocument) -> str:
@@ -163,20 +167,28 @@ def _class(one: ClassResult, met: ClassObjectives | None) -> str:
 
 
 def loop_text(one: ClassResult) -> str:
-    """`open loop`, or `16 asked, 15.98 on average`: of a class of a mix."""
+    """`open loop`, or `16 asked, 15.98 on average`: of a class of a mix. Of slots that change `up to 16 asked, 8.5 on
+    average, 8.47 in flight`.
+    """
     if one.loop != "closed":
         return "open loop"
     if one.concurrency is WITHHELD:
         return "closed loop"
-    mean = "" if one.slots is None else f", {quantity(one.slots.achieved_mean)} on average"
-    return f"{count(one.concurrency)} asked{mean}"
+    if one.slots is None:
+        return f"{count(one.concurrency)} asked"
+    asked, achieved = one.slots.asked_mean, one.slots.achieved_mean
+    if isinstance(asked, float) and not math.isclose(asked, one.concurrency or 0):
+        return f"up to {count(one.concurrency)} asked, {quantity(asked)} on average, {quantity(achieved)} in flight"
+    return f"{count(one.concurrency)} asked, {quantity(achieved)} on average"
 
 
 def closed_class_text(one: ClosedClassSlots) -> str:
     """How the client held the slots of a closed loop of a mix."""
     turn = one.turn_around_us
+    mean = "" if one.asked_mean is None else f", {quantity(one.asked_mean)} on average"
     return (
-        f"{count(one.slots)} asked, {percent(one.empty_share)} of their time lost by the client; turn-around P50, P99, max "
+        f"{'up to ' if mean else ''}{count(one.slots)} asked{mean}, {percent(one.empty_share)} of their time lost by the "
+        f"client; turn-around P50, P99, max "
         f"{', '.join(map(quantity, (turn.p50, turn.p99, turn.max)))} us of {count(one.n)} requests"
     )
 
