@@ -106,6 +106,11 @@ class ComparedFigure:
         return HIGHER_IS_BETTER.search(self.metric) is not None
 
     @property
+    def observed(self) -> str:
+        """What gives one value each: sessions, or requests."""
+        return "sessions" if self.metric.startswith("session") else "requests"
+
+    @property
     def is_share(self) -> bool:
         """Whether differences are printed in points, as relative changes of a failure rate are misleading."""
         return self.unit == "share"

@@ -79,11 +79,11 @@ def _chosen(sample: Sample, units: Numbers) -> Sample:
         return sample
     if sample.first is None:
         values = sample.values[units]
-        return Sample(values, np.sort(values))
+        return Sample(values, np.sort(values), called=sample.called)
     sizes = np.diff(sample.first)[units]
     first = np.concatenate([[0], np.cumsum(sizes)])
     values = sample.values[np.arange(first[-1]) + np.repeat(sample.first[units] - first[:-1], sizes)]
-    return Sample(values, np.sort(values), first)
+    return Sample(values, np.sort(values), first, called=sample.called)
 
 
 def change_of_pairs(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: float) -> Change:
@@ -93,12 +93,12 @@ def change_of_pairs(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: 
 
 def _change(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: float) -> Change:
     if pairs.n < LEAST_INDEPENDENT:
-        return undecided(*values, f"{pairs.n} pairs of requests are too few to estimate their correlation")
+        return undecided(*values, f"{pairs.n} pairs of {pairs.a.called} are too few to estimate their correlation")
     q = figure.level
     dependence = max(dependence_of(pairs, each) for each in {None, *BULK, q})
     needed = beyond_needed(pairs, dependence, q)
     if needed is not None:
-        why = f"{figure.statistic} needs about {needed:,} pairs of requests like these; there are {pairs.n:,}"
+        why = f"{figure.statistic} needs about {needed:,} pairs of {pairs.a.called} like these; there are {pairs.n:,}"
         return undecided(*values, why, ("each side", needed))
     moved = drifted_apart(pairs)
     if moved is not None:

@@ -16,7 +16,8 @@ from fastllmload.metrics.objectives.objective import class_number
 from fastllmload.metrics.request.latencies import by_request, in_time
 from fastllmload.metrics.run.per_backend import backends_of_rows
 from fastllmload.metrics.run.per_model import models_of_rows
-from fastllmload.metrics.run.sessions import Completed, SentCalls, completed, from_the_first_call, measured_calls
+from fastllmload.metrics.run.sent_calls import SentCalls
+from fastllmload.metrics.run.sessions import Completed, completed, from_the_first_call, measured_calls
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens, classes_with_tokens, count_tokens
@@ -134,7 +135,7 @@ class RunSeries:
         of_sessions = self._of_sessions(figure)
         if of_sessions is not None:
             values = without_nulls(of_sessions)
-            return Sample(values, np.sort(values)) if len(values) else None
+            return Sample(values, np.sort(values), called=figure.observed) if len(values) else None
         if figure.metric in GAPS:
             return self.gaps if len(self.gaps.values) else None
         if figure.metric not in self.latencies:

@@ -28,6 +28,17 @@ class NotEstimableFacts(Document, frozen=True, kw_only=True):
 
     reason: Sentence = None  # why, as a clause
     requests_needed: Count = None  # that would probably be enough; None: more do not help
+    sessions_needed: Count = None  # the same, of a figure of which each session is one observation
+
+    @property
+    def needed(self) -> Number:
+        """Number of requests or sessions."""
+        return known(self.requests_needed) if known(self.sessions_needed) is None else known(self.sessions_needed)
+
+    @property
+    def of(self) -> str:
+        """What *needed* counts."""
+        return "requests" if known(self.sessions_needed) is None else "sessions"
 
 
 Reason = Annotated[NotEstimableFacts | int | str | None, field("", Reveals.SENTENCE)]

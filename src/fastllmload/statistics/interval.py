@@ -52,14 +52,15 @@ Estimate = ConfidenceInterval | NotEstimable
 class Sample:
     """*values* in order of time, and *ordered*, the same ascending.
 
-    Unit k (a request) has the values `first[k]:first[k + 1]`; *first* None: one value each. *std*: of the values,
-    dividing by n, if already known.
+    Unit k (a request, or one of *called*) has the values `first[k]:first[k + 1]`; *first* None: one value each. *std*: of
+    the values, dividing by n, if already known.
     """
 
     values: Values
     ordered: Ordered
     first: Numbers | None = None
     std: float | None = None
+    called: str = "requests"
 
     @property
     def scatter(self) -> float:
@@ -92,7 +93,7 @@ def t_of(batches: int = BATCHES) -> float:
 def intervals(sample: Sample, levels: Mapping[str, float]) -> dict[str, Estimate]:
     """Intervals of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
     if sample.units < LEAST_INDEPENDENT:
-        reason = f"{sample.units} requests are too few to see how they depend on each other"
+        reason = f"{sample.units} {sample.called} are too few to see how they depend on each other"
         least = {name: max(LEAST_INDEPENDENT, math.ceil(BEYOND / min(q, 1 - q) - 1e-9)) for name, q in levels.items()}
         return {name: NotEstimable(reason, needed) for name, needed in {**least, "mean": LEAST_INDEPENDENT}.items()}
     edges = sample.edges()
@@ -135,7 +136,7 @@ def too_few(sample: Sample, bulk: float, q: float) -> NotEstimable | None:
         return None
     needed = math.ceil(least / n * sample.units)
     worth = f"values are as good as {n / bulk:,.0f} independent ones" if bulk >= 1.5 else f"{n:,} values"
-    return NotEstimable(f"P{100 * q:g} needs about {needed:,} requests like these; {worth}", needed)
+    return NotEstimable(f"P{100 * q:g} needs about {needed:,} {sample.called} like these; {worth}", needed)
 
 
 def percentile_interval(sample: Sample, share: LongRun, q: float) -> Estimate:
@@ -164,7 +165,7 @@ def mean_interval(sample: Sample, edges: Numbers, bulk: float) -> Estimate:
     inflated = max(bulk, spread.variance * n / sample.scatter) if sample.scatter > 0 else bulk
     if n < LEAST_INDEPENDENT * inflated:
         needed = math.ceil(LEAST_INDEPENDENT * inflated / n * sample.units)
-        return NotEstimable(f"the mean needs about {needed:,} requests like these", needed)
+        return NotEstimable(f"the mean needs about {needed:,} {sample.called} like these", needed)
     return skewed_interval(mean, spread)
 
 

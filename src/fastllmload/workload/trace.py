@@ -211,7 +211,8 @@ def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]],
 def _read_mooncake(path: Path, sha256: str, raw: bytes) -> Trace:
     """The rows as `traces/mooncake.py` reads and checks them, each a session of one call."""
     graph = mooncake.read(TraceFile(path, raw, sha256))
-    assert graph.sessions == len(graph)  # rows with session_id are read as sessions
+    if graph.sessions < len(graph):
+        raise InputError("dataset-invalid", f"--dataset-path {path}: rows have a session_id; read them as sessions")
     return Trace(
         "mooncake", sha256, graph.start_ns - graph.start_ns[0], graph.input, graph.output, sum(graph.left_out.values()),
         block=graph.block, first=graph.first_block, block_tokens=graph.block_tokens or mooncake.BLOCK,

@@ -13,14 +13,8 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.request.action import ttfa
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.run.block_hits import block_hits
-from fastllmload.metrics.run.sessions import (
-    PARTS,
-    critical_path,
-    first_actions,
-    sent_calls,
-    session_metrics,
-    sessions_block,
-)
+from fastllmload.metrics.run.sent_calls import PARTS, critical_path, sent_calls
+from fastllmload.metrics.run.sessions import first_actions, group, sessions_block
 from fastllmload.metrics.run.window import Populations, Window
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.plan import Plan
@@ -95,7 +89,7 @@ def run(tmp_path: Path) -> Any:
 def found(run: Any, good: Any = None) -> Any:
     measured = np.ones(len(run.rows), np.bool_)
     chosen = Populations(measured, measured, run.rows["status"] == layout.OK)
-    return sessions_block(run, Window(ZERO, ZERO + 500 * MS, False), chosen, good)
+    return sessions_block(run, Window(ZERO, ZERO + 500 * MS, False), chosen, good)[0]
 
 
 def test_what_became_of_sessions_and_calls(run: Any) -> None:
@@ -124,9 +118,37 @@ def test_a_session_is_good_within_the_limits_of_sessions(run: Any, goodput: list
 
 
 def test_sessions_have_metrics_that_gates_and_comparisons_know(run: Any) -> None:
-    one = session_metrics(found(run))
+    window, measured = Window(ZERO, ZERO + 500 * MS, False), np.ones(len(run.rows), np.bool_)
+    chosen = Populations(measured, measured, run.rows["status"] == layout.OK)
+    one = sessions_block(run, window, chosen, measured)[1]
     assert one["session_makespan"].p50 == pytest.approx(399.0) and one["sessions_s"].value == 2.0
-    assert session_metrics(None) == {}
+    assert one["sessions_s"].ci95 is None and one["sessions_s"].why_not_estimable("value").needed is None
+    assert sessions_block(run, None, chosen, measured) == (None, {})
+
+
+def test_what_cannot_be_estimated_counts_sessions_not_requests(run: Any) -> None:
+    """One of three sessions is completed. Of depth 0 there are four calls of three sessions, of depth 1 one call of one."""
+    one = found(run)
+    of_depths = [(group.requests, group.ttft.why_not_estimable("mean")) for group in one.depths]
+    for why, sessions in (
+        (one.makespan.why_not_estimable("p50"), 1), (one.calls.why_not_estimable("mean"), 1),
+        (of_depths[0][1], 2), (of_depths[1][1], 1), (one.turns[0].ttft.why_not_estimable("p50"), 2),
+    ):  # fmt: skip
+        assert why.reason.split()[:2] == [str(sessions), "sessions"] and why.of == "sessions"
+        assert why.needed == why.sessions_needed == 80 and why.requests_needed is None
+    assert [many for many, _ in of_depths] == [3, 1]
+
+
+def test_an_interval_of_calls_is_one_of_sessions() -> None:
+    """Of 400 sessions with ten equal calls each, the mean is as uncertain as that of 400 values, not of 4,000."""
+    waits = np.random.default_rng(7).exponential(100 * MS, 400).round().astype(np.int64)
+    rows = np.zeros(4000, layout.REQUEST)
+    rows["status"], rows["t_submit"] = layout.OK, 1
+    rows["t_first"] = rows["t_any"] = np.repeat(waits, 10) + 1
+    many = group(rows, np.repeat(np.arange(400), 10), 0).ttft
+    once = group(rows[::10], np.arange(400), 0).ttft
+    assert many.n == 4000 and once.n == 400
+    assert many.interval("mean") == pytest.approx(once.interval("mean"))
 
 
 def test_times_of_a_completed_session(run: Any) -> None:
@@ -166,7 +188,7 @@ def test_a_server_as_fast_as_the_recorded_one_has_a_stretch_of_one(tmp_path: Pat
     config = RunSettings(workload=workload)
     run = SimpleNamespace(rows=rows, directory=tmp_path, document=SimpleNamespace(plan=plan.document, config=config))
     measured = np.ones(3, np.bool_)
-    one = sessions_block(run, Window(ZERO, ZERO + 900 * MS, False), Populations(measured, measured, measured), None)
+    one = sessions_block(run, Window(ZERO, ZERO + 900 * MS, False), Populations(measured, measured, measured), None)[0]
     assert one is not None and one.completed == 1
     wanted = {("dependent", 1.0): 800, ("dependent", 4.0): 777.5, ("recorded", 1.0): 800, ("recorded", 4.0): 442.5}
     assert one.makespan.mean == pytest.approx(wanted[timing, speed])

@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from refusals import raises_code
 
 from fastllmload.errors import InputError
+from fastllmload.plan.prompts.load import load_workload
+from fastllmload.settings import Workload
 from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.paths import critical_paths
 from fastllmload.workload.sharing.ideal import ideal_hits
+from fastllmload.workload.trace import read_trace
 from fastllmload.workload.traces.call_lines import Line, write_graph
 from fastllmload.workload.traces.formats import CALL_GRAPHS, detect_format, read_call_graph
 
@@ -682,3 +685,45 @@ def test_a_damaged_trace_is_read_or_refused_in_one_sentence(tmp_path: Path, name
     assert sorted(again.call_id) == sorted(graph.call_id) and edges(again) == edges(graph)
     ideal_hits(graph, capacity=3)
     assert len(critical_paths(graph)) == graph.sessions
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(random=st.randoms(use_true_random=False))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_bytes_are_read_or_refused_in_one_sentence(tmp_path: Path, name: str, random: Random) -> None:
+    """Bytes of any value, numbers that no double has, and names with escapes, also in a file whose format is found out."""
+    text = "".join(json.dumps(row) + "\n" for row in MADE[name]).encode()
+    for _ in range(random.randint(1, 2)):
+        at = random.randrange(len(text))
+        new = random.choice(
+            (bytes([random.randrange(256)]), b"1e999", b"\\u005f", b"\\ud800", b"NaN", b"\r\n", b'"a":1,')
+        )
+        text = text[:at] + new + text[at + random.randint(0, 1) :]
+    for workload in {name, "auto", "mooncake"}:
+        (tmp_path / "damaged").write_bytes(text)
+        try:
+            if workload == "mooncake":
+                load_workload(Workload(name=workload, dataset_path=str(tmp_path / "damaged"), tokenizer="none"))
+            else:
+                read_call_graph(workload, tmp_path / "damaged")
+        except InputError as problem:
+            assert "\n" not in problem.message
+
+
+@pytest.mark.parametrize("name", ["session_id", "session\\u005fid", "\\u0073ession_id"])
+def test_a_session_is_known_by_its_name_however_it_is_written(tmp_path: Path, name: str) -> None:
+    """Also in a file of the workload `mooncake`, which has sessions where a row names one."""
+    file = tmp_path / "rows"
+    file.write_text("".join(json.dumps(row) + "\n" for row in MADE["mooncake"]).replace("session_id", name))
+    loaded = load_workload(Workload(name="mooncake", dataset_path=str(file), tokenizer="none"))
+    assert loaded.trace is None and loaded.graph is not None and loaded.graph.sessions == 2
+    with raises_code("dataset-invalid", file, "session_id"):
+        read_trace("mooncake", file)
+
+
+def test_a_value_does_not_name_a_session(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    rows = [moon(0, 1), {**moon(5, 1, 4), "note": "session_id \u00e9"}, {**moon(6, 1), "session_id": None}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    loaded = load_workload(Workload(name="mooncake", dataset_path=str(file), tokenizer="none"))
+    assert loaded.graph is None and loaded.trace is not None and len(loaded.trace) == 3

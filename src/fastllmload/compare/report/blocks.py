@@ -217,16 +217,16 @@ def explained(comparison: Comparison) -> Iterator[str]:
 
 def reasons(comparison: Comparison) -> Iterator[str]:
     """Why figures are not estimable, and what to do about it."""
-    needing: dict[str, list[str]] = {}
+    needing: dict[tuple[str, str], list[str]] = {}
     missing: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.change.lacking is not None:
             side, needed = row.change.lacking
-            needing.setdefault(side, []).append(f"{row.figure.name} about {needed:,}")
+            needing.setdefault((side, row.figure.observed), []).append(f"{row.figure.name} about {needed:,}")
         elif row.change.why_not is not None:
             missing.setdefault(row.change.why_not, []).append(row.figure.name)
-    for side, each in needing.items():
-        yield f"not estimable: too few requests; needed of {side}: {', '.join(each)}"
+    for (side, observed), each in needing.items():
+        yield f"not estimable: too few {observed}; needed of {side}: {', '.join(each)}"
     for why, names in missing.items():
         yield f"not estimable: {listed(names)}: {why}"
 

@@ -41,11 +41,13 @@ def mean_of(ordered: Values | Ranked) -> float:
 
 
 def distribution(
-    values: Values | HdrSample, unit: str, n_null: int | None = None, first: Numbers | None = None
-) -> Distribution:
+    values: Values | HdrSample, unit: str, n_null: int | None = None, first: Numbers | None = None,
+    of_sessions: bool = False,
+) -> Distribution:  # fmt: skip
     """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null), in order of time.
 
-    Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
+    Request k (session k if *of_sessions*) has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has
+    one value.
 
     unit "ms" or "s" converts from ns. *n_null* replaces the number of nulls in *values*, when those were left out
     before. The standard deviation divides by n (spec/metrics 2). An empty sample has None everywhere. `ci95` has the 95%
@@ -67,7 +69,7 @@ def distribution(
     if isinstance(kept, HdrSample):
         found = dict.fromkeys((*NAMED, "mean"), NotEstimable(UNORDERED, None)) if n else None
     elif n:
-        found = intervals(Sample(kept, ordered, first, std), NAMED)
+        found = intervals(Sample(kept, ordered, first, std, "sessions" if of_sessions else "requests"), NAMED)
     missing = {name: each for name, each in (found or {}).items() if isinstance(each, NotEstimable)}
     summary = Distribution(
         unit=unit,
@@ -79,7 +81,12 @@ def distribution(
         max=scaled(float(ordered[-1])) if n else None,
         ci95=None if found is None else {name: ends(each, scale) for name, each in found.items()},
         not_estimable={
-            name: NotEstimableFacts(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
+            name: NotEstimableFacts(
+                reason=each.reason,
+                requests_needed=None if of_sessions else each.needed,
+                sessions_needed=each.needed if of_sessions else None,
+            )
+            for name, each in missing.items()
         },
         insufficient=insufficient(n),
         note=MERGED if isinstance(kept, HdrSample) and n else None,

@@ -35,7 +35,7 @@ from fastllmload.metrics.run.per_backend import backends_block
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.per_model import models_block, with_models
 from fastllmload.metrics.run.reasoning import reasoning_metrics
-from fastllmload.metrics.run.sessions import session_metrics, sessions_block
+from fastllmload.metrics.run.sessions import sessions_block
 from fastllmload.metrics.run.slots import slots_block
 from fastllmload.metrics.run.steadiness import steadiness
 from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
@@ -188,8 +188,8 @@ def measure_all(run: Run) -> RunDocument:
     n_r = received(tokens, judged[0], one_each)
     slo = objectives(run, base, tokens, *judged, n_r, smooth_by_preset(metrics))
     good = meeting_all(run, tokens, *judged)
-    sessions = sessions_block(run, window, every, good)
-    metrics |= session_metrics(sessions)
+    sessions, of_sessions = sessions_block(run, window, every, good)
+    metrics |= of_sessions
     parts = PartFigures(run, window, every, tokens, gaps, good)
     if slo is not None:
         slo = with_bounds(slo, *unfinished_in_window(run, window, every))

@@ -16,7 +16,8 @@ from fastllmload.documents.run_parts.backends import BackendFigures, BackendMove
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import durations
 from fastllmload.metrics.run.parts import PartFigures
-from fastllmload.metrics.run.sessions import SentCalls, measured_calls
+from fastllmload.metrics.run.sent_calls import SentCalls
+from fastllmload.metrics.run.sessions import measured_calls
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

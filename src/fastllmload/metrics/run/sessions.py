@@ -1,98 +1,56 @@
 """Figures of sessions: how long they take, where the time goes, and how many end well.
 
 A session is the independent unit: each gives one value, whatever the number of its calls. Makespan: from the first send to
-the last byte of the last call that something waits for. The critical path is walked back from that call: before each call
-lies the wait, and before that the reply (or the start) that made it due.
+the last byte of the last call that something waits for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.metric import Metric
+from fastllmload.documents.metric import Distribution, Metric
 from fastllmload.documents.run_parts.sessions import BlockHits, CallGroup, PathShares, SessionFigures, SessionObjective
-from fastllmload.errors import InputError, RunFolderError
+from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.percentiles import NAMED
-from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.distribution.summary import distribution, estimated
+from fastllmload.metrics.distribution.summary import known as has_value
 from fastllmload.metrics.objectives.objective import Objective, objectives_of
 from fastllmload.metrics.request.action import UNKNOWN, first_call_ns
 from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.block_hits import block_hits
 from fastllmload.metrics.run.conversations import conversing
-from fastllmload.metrics.run.throughput import per_second
+from fastllmload.metrics.run.sent_calls import PARTS, SentCalls, critical_path, recorded_ns, sent_calls, sent_ns
+from fastllmload.metrics.run.throughput import amounts_by_stretch, per_second
 from fastllmload.metrics.run.window import Populations, Window
-from fastllmload.plan.plan import EDGE_START, Plan
+from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.statistics.interval import Estimate, rate_interval
 from fastllmload.statistics.kaplan_meier import survival
 from fastllmload.workload.graph import WaitKind
 
 MOST_TURNS = 32
-WAITS = {WaitKind.TOOL: "tool", WaitKind.USER: "user", WaitKind.AGENT: "agent", WaitKind.UNKNOWN: "unknown"}
-PARTS = ("prefill", "decode", *WAITS.values(), "client")
 
 
-@dataclass(frozen=True)
-class SentCalls:
-    """Calls that were sent, by session and in the order of the plan. *rows* of the run; *call*: CALL items; *first*: of each
-    session (S + 1); *planned*: calls of each session in the plan (S).
-
-    *cause*: position of the call whose end (or instant, where *from_start*) made a call due, -1 for the first ones;
-    *wait_ns* from then on.
-    """
-
-    rows: Rows
-    at: Numbers  # in run.rows
-    call: npt.NDArray[np.void]
-    first: Numbers
-    planned: Numbers
-    cause: Numbers
-    from_start: Mask
-    wait_ns: Numbers
-
-    @property
-    def entire(self) -> Mask:
-        """Whether a session was sent from its first call on."""
-        first = self.call[self.first[:-1]]
-        found: Mask = (first["turn"] == 0) & (first["chain"] == 0)
-        return found
-
-    @property
-    def session(self) -> Numbers:
-        return np.repeat(np.arange(len(self.planned)), np.diff(self.first))
-
-    @property
-    def begin(self) -> Numbers:
-        """First send of each session."""
-        return np.minimum.reduceat(sent_ns(self.rows), self.first[:-1])
-
-    def total(self, values: npt.NDArray[Any]) -> Numbers:
-        """Sum over the calls of each session."""
-        return np.add.reduceat(values.astype(np.int64), self.first[:-1])
-
-    def most(self, values: npt.NDArray[Any]) -> Numbers:
-        return np.maximum.reduceat(values.astype(np.int64), self.first[:-1])
-
-
-def sessions_block(run: Run, window: Window | None, chosen: Populations, good: Mask | None) -> SessionFigures | None:
-    """`sessions` of run.json; None without sessions. *good*: rows that meet all objectives."""
-    if window is None:
-        return None
-    calls = measured_calls(run, chosen)
-    if calls is None:
-        return None
+def sessions_block(
+    run: Run, window: Window | None, chosen: Populations, good: Mask | None
+) -> tuple[SessionFigures | None, dict[str, Metric]]:
+    """`sessions` of run.json and its part of `metrics`; nothing without sessions. *good*: rows that meet all objectives."""
+    calls = None if window is None else measured_calls(run, chosen)
+    if calls is None or window is None:
+        return None, {}
     limits = [one for one in asked_objectives(run) if one.of_sessions]
     finished = completed(run, calls, window, from_the_first_call(run, calls))
-    found = figures(window, calls, chosen, good, from_the_first_call(run, calls), finished, limits)
-    return replace(found, cache=cache_of(run, chosen))
+    judged = Judged.of(calls, finished, good, limits)
+    found = figures(window, calls, chosen, from_the_first_call(run, calls), finished, judged)
+    found = replace(found, cache=cache_of(run, chosen))
+    return found, session_metrics(found, rate_estimates(window, calls, finished, judged))
 
 
 def measured_calls(run: Run, chosen: Populations) -> SentCalls | None:
@@ -122,61 +80,6 @@ def cache_of(run: Run, chosen: Populations) -> BlockHits | None:
     counted = np.flatnonzero(chosen.latency[sent])
     plan = Plan.read_record(run.directory / "plan")
     return block_hits(plan, run.rows[sent], counted, int(known(facts.ideal.block_tokens) or 0))
-
-
-def sent_calls(run: Run, sent: Mask) -> SentCalls | None:
-    """The calls of the rows *sent*; None where the plan has no sessions, or its record is lost."""
-    try:
-        plan = Plan.read_record(run.directory / "plan")
-    except RunFolderError:
-        return None
-    at = np.flatnonzero(sent)
-    if plan.calls is None or not len(plan.calls) or not len(at):
-        return None
-    of_plan, size = np.asarray(plan.calls), len(plan.calls)
-    request = run.rows["request"][at].astype(np.int64)
-    number = of_plan["session"][request % size].astype(np.int64) + request // size * (int(of_plan["session"].max()) + 1)
-    order = np.lexsort((request, number))
-    at, request, number = at[order], request[order], number[order]
-    rows = run.rows[at]
-    first = np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(number))
-    planned = np.bincount(of_plan["session"])[of_plan["session"][request[first[:-1]] % size]]
-    cause, from_start, wait_ns = causes(plan, of_plan, rows, request, size)
-    return SentCalls(rows, at, of_plan[request % size], first, planned, cause, from_start, wait_ns)
-
-
-def causes(
-    plan: Plan, of_plan: npt.NDArray[np.void], rows: Rows, request: Numbers, size: int
-) -> tuple[Numbers, Mask, Numbers]:
-    """What made each call due: the latest of the instants that it waits for."""
-    if plan.edges is None:
-        source = np.flatnonzero(of_plan["session"][1:] == of_plan["session"][:-1])
-        target, wait, start = source + 1, np.zeros(len(source), np.int64), np.zeros(len(source), np.bool_)
-    else:
-        source, target = plan.edges["source"].astype(np.int64), plan.edges["target"].astype(np.int64)
-        wait, start = np.asarray(plan.edges["wait_ns"]), (plan.edges["flags"] & EDGE_START) > 0
-    by_target = np.argsort(target, kind="stable")
-    many = np.bincount(target, minlength=size)
-    begins = np.cumsum(many) - many
-    planned = request % size
-    place = np.repeat(np.arange(len(request)), many[planned])
-    inside = np.arange(len(place)) - np.repeat(np.cumsum(many[planned]) - many[planned], many[planned])
-    edge = by_target[np.repeat(begins[planned], many[planned]) + inside]
-    wanted = source[edge] + (request[place] - planned[place])
-    sorter = np.argsort(request, kind="stable")
-    found = np.minimum(np.searchsorted(request, wanted, sorter=sorter), len(request) - 1)
-    there = request[sorter[found]] == wanted
-    place, edge, row = place[there], edge[there], sorter[found[there]]
-    event = np.where(start[edge], rows["t_sched"][row], rows["t_end"][row]) + wait[edge]
-    last = np.lexsort((event, place))  # of several assignments to one item the last counts
-    cause, from_start = np.full(len(request), -1, np.int64), np.zeros(len(request), np.bool_)
-    cause[place[last]], from_start[place[last]] = row[last], start[edge[last]]
-    caused = np.where(from_start, rows["t_sched"][cause], rows["t_end"][cause])
-    return cause, from_start, np.where(cause >= 0, rows["t_sched"] - caused, 0)
-
-
-def sent_ns(rows: Rows) -> Numbers:
-    return np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
 
 
 @dataclass(frozen=True)
@@ -245,28 +148,58 @@ def first_actions(calls: SentCalls, called_ns: Numbers) -> Floats:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def session_metrics(found: SessionFigures | None) -> dict[str, Metric]:
-    """`metrics` of run.json: of sessions, where there are any."""
-    if found is None:
+@dataclass(frozen=True)
+class Judged:
+    """Which of the completed sessions meet each of the *limits* of sessions; *met*: all objectives, None without any."""
+
+    limits: Sequence[Objective]
+    within: list[Mask]
+    met: Mask | None
+
+    @classmethod
+    def of(cls, calls: SentCalls, finished: Completed, good: Mask | None, limits: Sequence[Objective]) -> Judged:
+        within = [
+            finished.values[one.metric] <= (round(one.limit * 1e6) if one.unit == "ms" else one.limit) for one in limits
+        ]
+        if good is None and not limits:
+            return cls(limits, within, None)
+        every = np.ones(len(finished.number), np.bool_)
+        if good is not None:
+            every = (calls.total(good[calls.at]) == calls.planned)[finished.number]
+        return cls(limits, within, np.logical_and.reduce([every, *within]))
+
+
+def rate_estimates(window: Window, calls: SentCalls, finished: Completed, judged: Judged) -> dict[str, Estimate]:
+    """Intervals of rates of sessions, from the twentieths of the window in which they ended, or (met) began."""
+    if window.seconds <= 0 or not len(finished.makespan):
         return {}
+    lasting_s = float(finished.makespan.mean()) / 1e9
+    instants = {"sessions_s": finished.ended}
+    if judged.met is not None:
+        instants["session_goodput"] = calls.begin[finished.number[judged.met]]
+    return {
+        name: rate_interval(amounts_by_stretch(t_ns, np.ones(len(t_ns)), window), window.seconds, lasting_s)
+        for name, t_ns in instants.items()
+    }
+
+
+def session_metrics(found: SessionFigures, rates: Mapping[str, Estimate]) -> dict[str, Metric]:
+    """`metrics` of run.json: of sessions."""
     return {
         "session_makespan": found.makespan,
         "session_stretch": found.stretch,
         "session_first_action": found.first_action,
         "session_model_time": found.model_time,
         "session_tool_time": found.tool_time,
-        "sessions_s": Metric(value=found.completed_per_s, unit="sessions/s"),
-        "session_goodput": Metric(value=found.goodput, unit="sessions/s"),
+        "sessions_s": estimated(known(found.completed_per_s), "sessions/s", rates.get("sessions_s")),
+        "session_goodput": estimated(known(found.goodput), "sessions/s", rates.get("session_goodput")),
     }
 
 
 def figures(
-    window: Window, calls: SentCalls, chosen: Populations, good: Mask | None, begun: Mask, finished: Completed,
-    limits: Sequence[Objective],
-) -> SessionFigures:  # fmt: skip
-    """*begun*: sessions that were not under way at time zero; those that were count in rates and groups alone. *limits* of
-    sessions.
-    """
+    window: Window, calls: SentCalls, chosen: Populations, begun: Mask, finished: Completed, judged: Judged
+) -> SessionFigures:
+    """*begun*: sessions that were not under way at time zero; those that were count in rates and groups alone."""
     rows, planned, sent, begin = calls.rows, calls.planned, np.diff(calls.first), calls.begin
     ok = rows["status"] == layout.OK
     cut = (rows["status"] == layout.IN_FLIGHT) | (rows["error"] == layout.ERROR_NAMES.index("drain"))
@@ -276,12 +209,7 @@ def figures(
     failed, unfinished = inside & ~complete & (bad > 0), inside & ~complete & (bad == 0)
     done, makespan = finished.number, finished.makespan
     tools = np.where(calls.call["kind"] == WaitKind.TOOL, calls.wait_ns, 0)
-    within = {
-        one: finished.values[one.metric] <= (round(one.limit * 1e6) if one.unit == "ms" else one.limit)
-        for one in limits
-    }
-    every = np.ones(len(done), np.bool_) if good is None else (calls.total(good[calls.at]) == planned)[done]
-    met = None if good is None and not limits else int(np.logical_and.reduce([every, *within.values()]).sum())
+    met = None if judged.met is None else int(judged.met.sum())
     ended = float(window.holds(finished.ended).sum())
     return SessionFigures(
         begun=int(inside.sum()),
@@ -298,19 +226,19 @@ def figures(
         goodput=None if met is None else per_second(float(met), window.seconds),
         objectives=tuple(
             SessionObjective(objective=one.name, limit=one.limit, unit=one.unit, met=int(each.sum()))
-            for one, each in within.items()
+            for one, each in zip(judged.limits, judged.within, strict=True)
         ),
-        makespan=distribution(makespan, "ms"),
+        makespan=of_sessions(makespan, "ms"),
         makespan_with_unfinished=with_unfinished(calls, makespan, np.flatnonzero(unfinished)),
-        model_time=distribution(finished.model_time, "ms"),
-        tool_time=distribution(finished.tool_time, "ms"),
-        tool_time_all=distribution(calls.total(tools)[done], "ms"),
-        stretch=distribution(finished.stretch, ""),
-        first_action=distribution(finished.first_action, "ms"),
-        calls=distribution(planned[done].astype(np.float64), "calls"),
-        agents=distribution(calls.most(calls.call["chain"])[done] + 1.0, "agents"),
-        depth=distribution(calls.most(calls.call["depth"])[done].astype(np.float64), "levels"),
-        in_flight=distribution(most_in_flight(calls)[done].astype(np.float64), "calls"),
+        model_time=of_sessions(finished.model_time, "ms"),
+        tool_time=of_sessions(finished.tool_time, "ms"),
+        tool_time_all=of_sessions(calls.total(tools)[done], "ms"),
+        stretch=of_sessions(finished.stretch, ""),
+        first_action=of_sessions(finished.first_action, "ms"),
+        calls=of_sessions(planned[done].astype(np.float64), "calls"),
+        agents=of_sessions(calls.most(calls.call["chain"])[done] + 1.0, "agents"),
+        depth=of_sessions(calls.most(calls.call["depth"])[done].astype(np.float64), "levels"),
+        in_flight=of_sessions(most_in_flight(calls)[done].astype(np.float64), "calls"),
         critical_path=shares(finished.paths),
         turns=groups(calls, chosen, "turn")[:MOST_TURNS],
         depths=groups(calls, chosen, "depth"),
@@ -318,50 +246,12 @@ def figures(
     )
 
 
+def of_sessions(values: Values, unit: str) -> Distribution:
+    return distribution(values, unit, of_sessions=True)
+
+
 def whole_ns(values: Floats) -> Numbers:
     return np.rint(values).astype(np.int64)
-
-
-def critical_path(calls: SentCalls, session: int) -> list[float]:
-    """ns of PARTS on the chain that ends with the session's last call in the foreground."""
-    low, high = int(calls.first[session]), int(calls.first[session + 1])
-    rows, call = calls.rows, calls.call
-    ends = np.where(call["background"][low:high] == 0, rows["t_end"][low:high], 0)
-    found = dict.fromkeys(PARTS, 0.0)
-    place, from_start = low + int(np.argmax(ends)), False
-    while place >= 0:
-        row = rows[place]
-        begun, until = int(sent_ns(rows[place : place + 1])[0]), int(row["t_end"])
-        if not from_start:
-            token = int(row["t_any"]) if row["t_any"] else until
-            found["prefill"] += token - begun
-            found["decode"] += until - token
-            found["client"] += begun - int(row["t_sched"])
-        found[WAITS[WaitKind(call["kind"][place])]] += int(calls.wait_ns[place])
-        from_start, place = bool(calls.from_start[place]), int(calls.cause[place])
-    return list(found.values())
-
-
-def recorded_ns(calls: SentCalls, session: int) -> float:
-    """The makespan of a session with the recorded service times, and with the waits of this run, which --trace-speed has
-    divided; NaN where a service time is unknown. A call that waits for nothing begins at its own instant.
-    """
-    low, high = int(calls.first[session]), int(calls.first[session + 1])
-    service = calls.call["service_s"][low:high] * 1e9
-    if np.isnan(service).any():
-        return float("nan")
-    due = calls.rows["t_sched"][low:high]
-    begins = (due - due.min()).astype(np.float64).tolist()
-    ends = [0.0] * (high - low)
-    for number in range(high - low):
-        cause = int(calls.cause[low + number]) - low
-        if cause >= 0:
-            base = begins[cause] if calls.from_start[low + number] else ends[cause]
-            begins[number] = base + float(calls.wait_ns[low + number])
-        ends[number] = begins[number] + float(service[number])
-    foreground = calls.call["background"][low:high] == 0
-    longest = max(end for end, waited in zip(ends, foreground, strict=True) if waited)
-    return longest or float("nan")
 
 
 def with_unfinished(calls: SentCalls, makespan: Numbers, unfinished: Numbers) -> dict[str, Number]:
@@ -393,20 +283,28 @@ def shares(parts: Floats) -> PathShares | None:
 
 
 def groups(calls: SentCalls, chosen: Populations, name: str) -> tuple[CallGroup, ...]:
-    """Figures by turn or depth, of the latency population."""
+    """Figures by turn or depth, of the latency population. Sessions come by their begin, and each is one observation."""
     counted = chosen.latency[calls.at]
-    numbers = calls.call[name]
-    return tuple(group(calls.rows[counted & (numbers == one)], int(one)) for one in np.unique(numbers[counted]))
+    by_begin = np.lexsort((np.arange(len(counted)), np.repeat(calls.begin, np.diff(calls.first))))
+    session, rows, numbers = calls.session[by_begin], calls.rows[by_begin], calls.call[name][by_begin]
+    found = []
+    for one in np.unique(numbers[counted[by_begin]]):
+        mine = counted[by_begin] & (numbers == one)
+        found.append(group(rows[mine], session[mine], int(one)))
+    return tuple(found)
 
 
-def group(rows: Rows, number: int) -> CallGroup:
+def group(rows: Rows, session: Numbers, number: int) -> CallGroup:
     reported = rows[rows["prompt_tokens"] > 0]
     cached = reported[reported["cached_tokens"] >= 0]
     share = float(cached["cached_tokens"].sum() / cached["prompt_tokens"].sum()) if len(cached) else None
+    waits = ttft(rows)
+    there = has_value(waits)
+    first = np.append(np.flatnonzero(np.diff(session[there], prepend=-1)), int(there.sum()))
     return CallGroup(
         number=number,
         requests=len(rows),
-        ttft=distribution(ttft(rows), "ms"),
+        ttft=distribution(waits[there], "ms", int((~there).sum()), first, of_sessions=True),
         prompt_tokens_mean=float(reported["prompt_tokens"].mean()) if len(reported) else None,
         cached_share=share,
     )

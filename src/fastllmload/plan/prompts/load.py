@@ -25,6 +25,7 @@ from fastllmload.workload.hugging_face import read_hub
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
+from fastllmload.workload.traces import mooncake
 from fastllmload.workload.traces.formats import CALL_GRAPHS, read_call_graph
 from fastllmload.workload.traces.trace_file import open_trace
 
@@ -112,7 +113,7 @@ OF_SESSIONS: dict[str, Callable[[Workload], bool]] = {
 
 def has_sessions(name: str, path: Path) -> bool:
     """Whether the workload *name* is a trace of sessions; rows of Mooncake form them where one of them says which."""
-    return name in CALL_GRAPHS and (name not in TRACES or b'"session_id"' in open_trace(path).raw)
+    return name in CALL_GRAPHS and (name not in TRACES or mooncake.has_sessions(open_trace(path)))
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:

@@ -93,7 +93,7 @@ def interval(metric: Metric, column: str) -> str:
     if metric.statistic(column) is None or (column not in PERCENTILES and ends is None and missing is None):
         return ""
     if ends is None or ends == (None, None):
-        needed = None if missing is None else known(missing.requests_needed)
+        needed = None if missing is None else missing.needed
         return "not estimable" if needed is None else f"needs {needed:,.0f}"
     low, high = (None if end is None else quantity(end) for end in ends)
     if low is None or high is None:

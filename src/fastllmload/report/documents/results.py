@@ -155,8 +155,8 @@ def not_estimable(found: Metric, statistic: str) -> str | None:
     why = found.why_not_estimable(statistic)
     if why is None:
         return None
-    needed = why.requests_needed
-    return "not estimable" if known(needed) is None else f"not estimable (needs about {count(needed)} requests)"
+    needed = why.needed
+    return "not estimable" if needed is None else f"not estimable (needs about {count(needed)} {why.of})"
 
 
 def interval(found: Metric, statistic: str) -> str | None:

@@ -199,7 +199,7 @@ def intervals(document: RunDocument) -> Iterator[Fact]:
         if ends is not None:
             parts.append(f"{name} {quantity(ends[0])}-{quantity(ends[1])}")
         elif why is not None:
-            needed = "" if known(why.requests_needed) is None else f" (needs {count(why.requests_needed)})"
+            needed = "" if why.needed is None else f" (needs {count(why.needed)})"
             parts.append(f"{name} n/a{needed}")
     if parts:
         yield Fact("p99 95 %", [", ".join(parts)], SPARE)

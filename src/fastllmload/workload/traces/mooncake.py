@@ -53,6 +53,19 @@ class MooncakeRow(msgspec.Struct):
         return tokens(stated, where, "input_length")
 
 
+class SessionName(msgspec.Struct):
+    """What a line says of its session."""
+
+    session_id: str | int | None = None
+
+
+def has_sessions(file: TraceFile) -> bool:
+    """Whether a row says which session it is of, also in a name with escapes. InputError where lines are not JSON."""
+    if b"session_id" not in file.raw and b"\\u" not in file.raw:
+        return False
+    return any(row.session_id is not None for _, row in file.rows(SessionName))
+
+
 def blocks_of(row: MooncakeRow, size: int, where: str) -> npt.NDArray[Any]:
     """Its ids, none where it has none. InputError when they do not cover the prompt, or are not 64-bit numbers."""
     ids = row.hash_ids or []

@@ -59,7 +59,7 @@ class OtelSpan:
             return value
         try:
             return msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError) as problem:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise field_error(f"{self.where}: {name} is not JSON: {problem}") from None
 
 

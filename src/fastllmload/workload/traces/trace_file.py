@@ -88,8 +88,10 @@ class TraceFile:
         try:
             if not self._by_line():
                 return next(self.objects(dict[str, Any]), ("", {}))[1]
-            return next(msgspec.json.decode(line) for _, line in islice(self.lines(), 2) if _is_object(line))
-        except InputError:
+            decoder = msgspec.json.Decoder(dict[str, Any])
+            line = next(line for _, line in islice(self.lines(), 2) if _is_object(line))
+            return decoder.decode(line)
+        except (InputError, msgspec.DecodeError, UnicodeError):
             return {}
 
 
@@ -183,7 +185,7 @@ def _values(text: bytes, path: str) -> list[Any]:
     """The values at *path* of msgspec, such as `$.requests[...].t`, in which `[...]` is each entry; none where too deep."""
     try:
         found = [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return []
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
         if name:

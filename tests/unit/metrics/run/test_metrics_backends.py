@@ -10,7 +10,7 @@ from test_metrics_run_blocks import run_of
 
 from fastllmload.metrics.public import measure
 from fastllmload.metrics.run.per_backend import MOST, at_random, by_session, caveat, moves_of
-from fastllmload.metrics.run.sessions import SentCalls
+from fastllmload.metrics.run.sent_calls import SentCalls
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
