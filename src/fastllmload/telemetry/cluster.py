@@ -14,8 +14,8 @@ from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.energy import added_up, described, devices_of, energy_of, labels_of, nodes_of
 from fastllmload.telemetry.files import SourceEntry
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
-from fastllmload.telemetry.server_figures import Spans, hit_rate
-from fastllmload.telemetry.servers import GPU, NODE, SERVER
+from fastllmload.telemetry.server_figures import Spans, hit_rate, without_hits
+from fastllmload.telemetry.servers import GPU, NODE, ROUTER, SERVER
 
 SHARED = ("requests", "generation_tokens", "running")  # what replicas should have equal parts of
 
@@ -52,12 +52,15 @@ def of_page(found: TelemetryRecord, origin: str, name: str) -> list[TelemetrySer
 
 
 def grown(found: TelemetryRecord, spans: Spans, origin: str, name: str) -> float | None:
+    """None, as from `mean`, of a page that was not read up to both ends of the window: its share would be too small."""
+    if not spans.covered(origin):
+        return None
     counted = [spans.counter(series) for series in of_page(found, origin, name)]
     return added_up([None if each is None else each[2] for each in counted])
 
 
 def mean(found: TelemetryRecord, spans: Spans, origin: str, name: str) -> float | None:
-    values = [spans.gauge(series) for series in of_page(found, origin, name)]
+    values = [spans.gauge(series) for series in of_page(found, origin, name)] if spans.covered(origin) else []
     return None if not values or not len(values[0]) else float(values[0].mean())
 
 
@@ -128,7 +131,8 @@ def pools(
 
 
 def per_second(found: TelemetryRecord, spans: Spans, server: ReplicaFigures, name: str) -> float | None:
-    counted = [spans.counter(series) for series in of_page(found, str(server.origin), name)]
+    origin = str(server.origin)
+    counted = [spans.counter(series) for series in of_page(found, origin, name)] if spans.covered(origin) else []
     return added_up([None if each is None or each[3] <= 0 else each[2] / each[3] for each in counted])
 
 
@@ -196,9 +200,27 @@ def adapters(found: TelemetryRecord, spans: Spans) -> Adapters | None:
     return Adapters(origin=origin, used_mean=average, used_max=highest, total=most, full_share=full)
 
 
+def ended_pages(found: TelemetryRecord, spans: Spans) -> Iterable[str]:
+    """A sentence for each page that was not read up to both ends of the window."""
+    for source in found.sources if spans.window is not None else ():
+        if source.kind in (SERVER, ROUTER, GPU, NODE) and not spans.covered(source.origin):
+            why = next(iter(source.problems), "its values ended")
+            text = f"{source.origin} was not read in all of the window: {why}"
+            yield coded(
+                "metrics-page-ended", f"{text}; what it counted there is not known, nor are sums over all pages"
+            )
+
+
 def warnings(found: TelemetryRecord, spans: Spans, cluster: Cluster | None) -> list[str]:
-    """Sentences about counters that went back, a full pool of adapters, and energy that is missing."""
-    said = []
+    """Sentences about pages that ended, servers that a figure is not of, counters that went back, a full pool of adapters,
+    and energy that is missing.
+    """
+    said = [*ended_pages(found, spans)]
+    of, left = without_hits(spans)
+    if left:
+        others = ", ".join(f"{origin} ({why})" for origin, why in left.items())
+        text = f"prefix_cache_hit_rate is that of {', '.join(of)}, without {others}"
+        said.append(coded("servers-left-out", f"{text}; the table of replicas has each server's own"))
     for series in found.series:
         times = spans.restarts(series)
         if times:

@@ -18,11 +18,13 @@ KINDS = ("counter", "gauge")
 
 @dataclass
 class Samples:
-    """*values*: name -> (label block as written, value) of each series; *kinds*: TYPE lines; *unread*: NaN or infinite."""
+    """*values*: name -> (label block as written, value) of each series, NaN where it is not finite; *kinds*: TYPE lines."""
 
     values: dict[str, list[tuple[bytes, float]]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
-    unread: int = 0
+
+    def add(self, name: str, block: bytes, value: float) -> None:
+        self.values.setdefault(name, []).append((block, value if math.isfinite(value) else math.nan))
 
 
 class Exposition:
@@ -43,11 +45,7 @@ class Exposition:
         found = Samples()
         text = b"\n" + page
         for match in self._series.finditer(text):
-            value = float(match[3])
-            if math.isfinite(value):
-                found.values.setdefault(match[1].decode(), []).append((match[2] or b"", value))
-            else:
-                found.unread += 1
+            found.add(match[1].decode(), match[2] or b"", float(match[3]))
         for match in self._type.finditer(text):
             found.kinds[match[1].decode()] = match[2].decode()
         return found

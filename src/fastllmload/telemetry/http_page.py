@@ -10,6 +10,7 @@ import contextlib
 import socket
 import ssl
 import time
+import zlib
 from dataclasses import dataclass, field
 
 import httptools
@@ -20,6 +21,7 @@ from fastllmload.telemetry.sensors.sensor import SensorError
 LARGEST_PAGE = 8 << 20
 LARGEST_HEAD = 64 << 10
 PIECE = 256 << 10
+GZIP = 31  # zlib's wbits
 FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}
 
 
@@ -167,7 +169,7 @@ class Response:
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > LARGEST_PAGE:
-            raise SensorError(f"the page is larger than {LARGEST_PAGE >> 20} MB")
+            raise too_large()
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
@@ -175,6 +177,27 @@ class Response:
         with contextlib.suppress(httptools.HttpParserError):
             self.keep_alive = self._parser.should_keep_alive()
         self.answer.body = b"".join(self._pieces)
+        if self.answer.headers.get("content-encoding", "").strip().lower() in ("gzip", "x-gzip"):
+            self.answer.body = expanded(self.answer.body)
+            del self.answer.headers["content-encoding"]
+
+
+def expanded(content: bytes) -> bytes:
+    """What a server compressed with gzip although identity was asked for. SensorError."""
+    expander = zlib.decompressobj(wbits=GZIP)
+    try:
+        page = expander.decompress(content, LARGEST_PAGE + 1)
+    except zlib.error:
+        raise SensorError("the page is not the gzip that its head says") from None
+    if len(page) > LARGEST_PAGE:
+        raise too_large()
+    if not expander.eof:
+        raise SensorError("the answer ended in the middle")
+    return page
+
+
+def too_large() -> SensorError:
+    return SensorError(f"the page is larger than {LARGEST_PAGE >> 20} MB")
 
 
 def left(deadline: float) -> float:

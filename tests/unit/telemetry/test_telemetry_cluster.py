@@ -224,6 +224,66 @@ def test_the_hit_rate_says_whether_it_is_of_tokens_or_blocks():
     assert rate(gauge) == (0.125, "the server's gauge")
 
 
+def of(number, name, per_second, role="server", kind="counter"):
+    values = [per_second * t for t in range(31)] if kind == "counter" else [per_second] * 31
+    return series(name, values, "", kind, origin=f"http://{number}/metrics", role=role)
+
+
+def test_the_hit_rate_of_servers_that_count_differently_says_which_it_is_of():
+    """3 of 4 and 1 of 4 tokens, 1 of 4 blocks, a gauge, and a server without any: 4 of 8 tokens of the first two."""
+    given = (
+        of("a", "prefix_cache_hits", 3.0), of("a", "prefix_cache_queries", 4.0),
+        of("b", "prefix_cache_hits", 1.0), of("b", "prefix_cache_queries", 4.0),
+        of("c", "prefix_cache_hit_blocks", 1.0), of("c", "prefix_cache_missed_blocks", 3.0),
+        of("d", "prefix_cache_hit_rate", 0.75, kind="gauge"), of("e", "running", 1.0, kind="gauge"),
+        of("r", "prefix_cache_hits", 99.0, "router"), of("r", "prefix_cache_queries", 99.0, "router"),
+    )  # fmt: skip
+    spans = Spans(record(*given), WINDOW)
+    figure = server_figures(spans, None)["prefix_cache_hit_rate"]
+    assert figure.value == pytest.approx(0.5) and "(2 of 5 servers)" in figure.source
+    (said,) = warnings(record(*given), spans, None)
+    assert "[servers-left-out]" in said and "http://a/metrics, http://b/metrics" in said
+    for origin, why in (("c", "counts blocks"), ("d", "gauge"), ("e", "does not report it")):
+        assert f"http://{origin}/metrics ({why}" in said or (origin == "d" and why in said)
+    assert "http://r/" not in said
+    assert [one.prefix_cache_hit_rate for one in cluster(*given).replicas] == pytest.approx(
+        [0.75, 0.25, 0.25, 0.75, None]
+    )
+    same = given[:4]
+    assert warnings(record(*same), Spans(record(*same), WINDOW), None) == []
+
+
+def test_a_ratio_is_of_servers_that_have_both_of_its_counters():
+    """2 preemptions of 10 requests; 90 requests of a server that counts no preemptions have no part in it."""
+    given = (of("a", "preemptions", 2.0), of("a", "requests_finished", 10.0), of("b", "requests_finished", 90.0))
+    figure = server_figures(Spans(record(*given), WINDOW), None)["preemption_rate"]
+    assert figure.value == pytest.approx(0.2) and "(1 of 2 servers)" in figure.source
+
+
+def test_a_counter_that_a_server_shows_from_its_first_event_on_began_at_zero():
+    """The page is there from the start, its counter of preemptions from second 12 on: 3 and 4 more in the window."""
+    late = series("preemptions", [3.0] * 3 + [7.0] * 16, "", origin="http://a/metrics", role="server",
+                  t=range(12, 31))  # fmt: skip
+    given = (of("a", "running", 1.0, kind="gauge"), late)
+    assert server_figures(Spans(record(*given), WINDOW), None)["preemptions"].value == 7
+    assert server_figures(Spans(record(late), WINDOW), None)["preemptions"].value == 4  # nothing says that it was 0
+
+
+def test_a_page_that_ends_in_the_window_is_said_and_not_added():
+    """Both serve 10 tokens a second; the page of one is not read from second 15 on."""
+    ended = [10.0 * t if t < 15 else float("nan") for t in range(31)]
+    given = (
+        of("a", "generation_tokens", 10.0), series("generation_tokens", ended, origin="http://b/metrics", role="server"),
+    )  # fmt: skip
+    spans = Spans(record(*given), WINDOW)
+    assert server_figures(spans, None)["generation_tokens"].value is None
+    found = cluster(*given)
+    assert [one.generation_tokens for one in found.replicas] == [100, None] and found.balance == {}
+    assert [one.token_share for one in found.replicas] == [None, None]
+    (said,) = warnings(record(*given), spans, found)
+    assert "[metrics-page-ended]" in said and "http://b/metrics" in said and "http://a/" not in said
+
+
 def test_acceptance_is_one_and_accepted_tokens_of_a_draft():
     """10 drafts of 3 tokens a second, 15 tokens accepted: 1 + 15/10 tokens a verification, half of the tokens."""
     found = cluster(

@@ -1,5 +1,6 @@
 """Fetching a page: whole answers come back whole, and no peer holds the sampler beyond its deadline or its bound."""
 
+import gzip
 import threading
 
 import pytest
@@ -54,6 +55,19 @@ def test_chunked_and_until_close_bodies_are_whole():
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nup 1\n")
 
     assert got(until_close).body == b"up 1\n"
+
+
+def packed(content, begin=None, end=None):
+    body = gzip.compress(content)[begin:end]
+    return answering(response(body, "200 OK", "Content-Encoding: gzip"))
+
+
+def test_a_page_that_was_compressed_all_the_same_is_expanded():
+    answer = got(packed(b"up 1\n" * 1000))
+    assert answer.body == b"up 1\n" * 1000 and "content-encoding" not in answer.headers
+    assert "in the middle" in failure(packed(b"up 1\n", end=-9))
+    assert "not the gzip" in failure(packed(b"up 1\n", begin=1))
+    assert "larger than 8 MB" in failure(packed(bytes((8 << 20) + 1)))
 
 
 def test_status_and_headers_are_reported():

@@ -1,5 +1,7 @@
 """Each server's own names become ours; label sets are combined, and the server's name stays with the value."""
 
+import math
+
 import pytest
 from metrics_peer import answering, peer, request, response
 from prometheus_client.parser import text_string_to_metric_families
@@ -144,7 +146,7 @@ def test_label_sets_are_bounded_and_their_texts_redacted():
             "HTTP status 302, a redirect",
         ),
         (
-            response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"),
+            response(b"\x1f\x8b", "200 OK", "Content-Encoding: br"),
             "compressed",
         ),
         (response(b"<html>hello</html>"), "of the wanted"),
@@ -154,3 +156,17 @@ def test_unusable_pages_have_a_sentence(answer, sentence):
     with pytest.raises(SensorError) as raised:
         scraped(answer)
     assert sentence in str(raised.value) and "sk-1" not in str(raised.value)
+
+
+def test_a_label_set_without_a_number_leaves_its_sum_unknown_and_no_other():
+    """One of two engines says NaN of its running requests; the tokens of both, and the other GPU, are there."""
+    page = (
+        b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} NaN\n'
+        b'vllm:generation_tokens_total{engine="0"} 5\nvllm:generation_tokens_total{engine="1"} 7\n'
+        b'DCGM_FI_DEV_POWER_USAGE{gpu="0"} NaN\nDCGM_FI_DEV_POWER_USAGE{gpu="1"} 250\n'
+        b'vllm:kv_cache_usage_perc{engine="0"} +Inf\n'
+    )
+    found = {(reading.key.name, reading.key.labels): reading.value for reading in scraped(page)}
+    assert math.isnan(found["running", ""]) and math.isnan(found["kv_usage", ""])
+    assert found["generation_tokens", ""] == 12
+    assert found["gpu.power_w", "gpu='1'"] == 250 and math.isnan(found["gpu.power_w", "gpu='0'"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -134,7 +135,7 @@ class Replica:
         for known in KNOWN:
             source = next((each.name for each in known.sources if each.name in values), None)
             if source is not None and known.combine == "sum":
-                found[known.name] = sum(value for _, value in values[source])
+                found[known.name] = sum(value for _, value in values[source] if not math.isnan(value))
         return found
 
     def asleep(self) -> bool | None:

@@ -307,7 +307,7 @@ class ServerProbe(ServerConnection):
                 f"{OPTION} {way} was given, but the events of {self.base.public_url} do not report their {what}; "
                 "leave it out",
             )
-        add_notes(notes, *self.endpoint.remarks(workload), *routing.absent_names(self, content))
+        add_notes(notes, *self.endpoint.remarks(workload), *routing.absent_names(self, texts))
         if not self.endpoint.tokens:
             return answer
         if workload.streaming and answers.body_format(content_type) not in STREAMS:

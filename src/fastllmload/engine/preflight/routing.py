@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,15 +15,17 @@ from fastllmload.settings import RunSettings
 NAMED = 8  # headers that a remark lists
 WORKERS = "/workers"  # of SGLang's gateway: the engines that it sends to
 ASKING_S = 2.0
+LONGEST_TOKEN = 4096  # as a worker takes one from a body (receive/protocol.pyx), with its quotes
 REQUEST_ID = "x-request-id"
 # What vLLM's router (consistent_hash) hashes before a request's id: its docs/load_balancing.
 BEFORE_REQUEST_ID = frozenset(("x-session-id", "x-user-id", "x-tenant-id"))
 ROUTING_KEYS = frozenset(("x-smg-routing-key", "x-smg-target-worker"))
 
 
-def absent_names(probe: ServerConnection, content: bytes) -> Iterator[str]:
+def absent_names(probe: ServerConnection, events: Sequence[bytes]) -> Iterator[str]:
     """A remark for each header or field, of --backend-header and --session-token, that the latest answer of *probe*'s server
-    lacks, whose body is *content*. A token that may need headers of the session, which no probe has, is not missed.
+    lacks. *events*: data of its events, or its body. A token that may need headers of the session, which no probe has, may
+    be absent.
     """
     names = list(dict.fromkeys(name.lower() for name in probe.fields))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -40,7 +43,7 @@ def absent_names(probe: ServerConnection, content: bytes) -> Iterator[str]:
     if found is None:
         return
     if path := found.answered_path:
-        there, more = f'"{path[-1]}"'.encode() in content, ""
+        there, more = any(has_token(event, path) for event in events), ""
     else:
         there, more = bool(probe.fields.get(found.answered)), f"; its headers are {shown}"
     if not there:
@@ -49,6 +52,19 @@ def absent_names(probe: ServerConnection, content: bytes) -> Iterator[str]:
             f"{said} {place(found.answered)}, whose value is to be sent back in the session: nothing will name sessions to "
             f"the router{more}",
         )
+
+
+def has_token(event: bytes, path: Sequence[str]) -> bool:
+    """Whether a worker finds a token there: at *path*, from the outermost object on, a text or a number."""
+    try:
+        value: Any = msgspec.json.decode(event)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, str):
+        return value != "" and len(msgspec.json.encode(value)) <= LONGEST_TOKEN
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def sent_headers(settings: RunSettings) -> set[str]:

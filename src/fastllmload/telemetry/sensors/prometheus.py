@@ -166,13 +166,8 @@ def scrapes(found: Sequence[StoredSeries], after_s: float) -> dict[float, Sample
         labels = {name: value for name, value in series.metric.items() if name != "__name__"}
         block = ("{" + ",".join(f"{name}={quoted(value)}" for name, value in labels.items()) + "}").encode()
         for stated, text in series.values:
-            value = float(text)
             if stated > after_s:
-                samples = by_instant.setdefault(stated, Samples())
-                if math.isfinite(value):
-                    samples.values.setdefault(series.metric.get("__name__", ""), []).append((block, value))
-                else:
-                    samples.unread += 1
+                by_instant.setdefault(stated, Samples()).add(series.metric.get("__name__", ""), block, float(text))
     return by_instant
 
 

@@ -1,7 +1,11 @@
-"""A server's metrics page as a sensor: known names combined over their label sets, names asked for as they are."""
+"""A server's metrics page as a sensor: known names combined over their label sets, names asked for as they are.
+
+A label set without a finite value leaves what it is combined with unknown: a sum over the others would be of less.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fastllmload.telemetry.exposition import KINDS, Exposition, Samples, labels
@@ -118,7 +122,8 @@ def devices(series: Series) -> dict[str, list[float]]:
         owner = spelled({ours: text for ours, text in named.items() if text != ""})
         parts = found.setdefault(owner, {})
         part = label(each, PARTITION)
-        parts[part] = max(value, parts.get(part, value))
+        known = parts.get(part, math.nan)
+        parts[part] = value if math.isnan(known) else known if math.isnan(value) else max(value, known)
     return {owner: list(parts.values()) for owner, parts in found.items()}
 
 
@@ -127,6 +132,8 @@ def label(found: Label, names: Sequence[str]) -> str:
 
 
 def combined(how: str, values: Sequence[float]) -> float:
+    if any(map(math.isnan, values)):
+        return math.nan
     if how == "max":
         return max(values)
     return sum(values) / len(values) if how == "mean" else sum(values)
@@ -134,7 +141,7 @@ def combined(how: str, values: Sequence[float]) -> float:
 
 def adapters(found: Samples) -> Iterator[Reading]:
     """vLLM's adapters in the batch, and how many fit into it. Of stale label sets the newest counts."""
-    series = [(value, labels(block)) for block, value in found.values.get(ADAPTERS, [])]
+    series = [(value, labels(block)) for block, value in found.values.get(ADAPTERS, []) if not math.isnan(value)]
     if not series:
         return
     newest = max(series, key=lambda one: one[0])[1]
