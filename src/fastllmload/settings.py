@@ -85,6 +85,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     continuous_usage: str = "auto"  # token counts in events: on (usage), token-ids, off, auto (what is supported)
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace or data set
+    prompt: str | None = None  # of every request; None: each has its own
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
     hf_split: str | None = None  # of a data set of Hugging Face; None: train, or the only one
     hf_subset: str | None = None  # of a data set of Hugging Face; None: its default

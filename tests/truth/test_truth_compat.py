@@ -129,6 +129,32 @@ def test_guidellms_rates_are_a_sweep(tmp_path: Path) -> None:
     assert abs(np.median(gaps[:19]) - 0.05) < 0.005 and abs(np.median(gaps[20:]) - 0.025) < 0.005
 
 
+def test_aiperfs_own_prompts_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """Each with its own length of the answer."""
+    (tmp_path / "prompts.jsonl").write_text(
+        "".join(json.dumps({"text": "why " * many, "output_length": 3 + many}) + "\n" for many in (1, 9, 4))
+    )
+    found = requests_of(
+        tmp_path / "own",
+        "AIPERF_UI_X=1 aiperf profile -m simulated --url {url} --endpoint-type completions --streaming --concurrency 1 "
+        "--request-count 6 --input-file {file} --extra-inputs ignore_eos:true 2>&1 | tee log".replace(
+            "{file}", str(tmp_path / "prompts.jsonl")
+        ),
+    )
+    assert found["output_tokens"].tolist() == [4, 12, 7] * 2
+    assert np.all(np.diff(found["prompt_tokens"][:3]) == [8, -5])
+
+
+def test_one_prompt_for_all_of_evalscope(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "one",
+        "evalscope perf --url {url}/v1/chat/completions --model simulated --parallel 2 --number 8 --max-tokens 6 "
+        "--prompt 'Write a story' --extra-args '{{\"ignore_eos\": true}}'",
+    )
+    assert len(found) == 8 and len(set(found["prompt_tokens"].tolist())) == 1 and in_flight(found) == 2
+    assert (found["output_tokens"] == 6).all()
+
+
 class Recorder(BaseHTTPRequestHandler):
     """Answers each completion with one token, and keeps the bodies."""
 

@@ -44,7 +44,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
         **dict.fromkeys(("rate_curve", "concurrency_curve"), Reveals.CURVE),
     },
     Workload: {
-        **dict.fromkeys(("extra_body", "dataset_path", "hf_split", "hf_subset", "dataset_columns"), Reveals.NAME),
+        **dict.fromkeys(("extra_body", "dataset_path", "prompt", "hf_split", "hf_subset", "dataset_columns"), Reveals.NAME),
         "stream": Reveals.LOAD, "tokenizer": Reveals.FILE,
     },
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),

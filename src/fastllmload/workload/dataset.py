@@ -4,6 +4,8 @@
 |---|---|
 | sharegpt | JSON array of `{"conversations": [{"from": "human" or "gpt", "value": TEXT}, ...]}` (below) |
 | custom | JSON lines: `prompt` (text or token ids) or `messages`; optional `output_tokens`, `class`, `body` |
+| text | lines of text, or one prompt for all (`plain.py`) |
+| aiperf | JSON lines of AIPerf (`plain.py`) |
 | batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
 | csv | columns `prompt` and optional `output_tokens`, `class` |
 | hf | a data set of Hugging Face (`hugging_face.py`) |
@@ -30,10 +32,11 @@ from fastllmload.endpoint.protocols.openai import OPENAI_COMPLETIONS
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
+from fastllmload.workload.plain import aiperf_entries, text_entries
 from fastllmload.workload.request import Content, DatasetRequest, field_error
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
-DATASETS = ("sharegpt", "custom", "batch", "csv", "hf")
+DATASETS = ("sharegpt", "custom", "text", "aiperf", "batch", "csv", "hf")
 MOST_TOKENS = 16_000_000
 LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
 COMPRESSED = {
@@ -50,13 +53,16 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Dataset:
-    """*requests* in the order of the file. *left_out*: number of entries without a request."""
+    """*requests* in the order of the file. *left_out*: number of entries without a request. *own_lengths*: those of entries
+    go before --osl.
+    """
 
     name: str
     sha256: str
     requests: Sequence[DatasetRequest]
     left_out: int = 0
     shuffled: bool = False
+    own_lengths: bool = False
 
     def ordered(self, seed: int | str) -> Iterator[DatasetRequest]:
         return endless(self.requests, seed if self.shuffled else None)
@@ -101,13 +107,23 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
     elif name == "csv":
         requests = _table(path, raw)
     else:
-        requests = [
-            _batch(entry, where) if name == "batch" else parse_custom(entry, where)
-            for entry, where in json_lines(path, raw)
-        ]
+        read = _batch if name == "batch" else parse_custom
+        requests = [read(entry, where) for entry, where in entries_of(name, path, raw)]
     if not requests:
         raise InputError("dataset-empty", f"--dataset-path {path} contains no request")
-    return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt")
+    return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt", own_lengths=name == "aiperf")
+
+
+def of_one_prompt(prompt: str) -> Dataset:
+    """*prompt* in every request."""
+    return Dataset("text", hashlib.sha256(prompt.encode()).hexdigest(), [DatasetRequest("--prompt", prompt)])
+
+
+def entries_of(name: str, path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+    """Entries of the data set *name* with the place of each: of `batch`, else of `custom`."""
+    if name == "text":
+        return text_entries(path, raw)
+    return aiperf_entries(json_lines(path, raw)) if name == "aiperf" else json_lines(path, raw)
 
 
 def read_bytes(path: Path) -> bytes:

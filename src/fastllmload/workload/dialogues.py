@@ -20,7 +20,7 @@ from fastllmload.errors import InputError
 from fastllmload.workload.dataset import (
     check_not_empty,
     endless,
-    json_lines,
+    entries_of,
     parse_custom,
     read_bytes,
     sharegpt_entries,
@@ -47,6 +47,7 @@ class Dialogues:
     entries: Sequence[tuple[ScriptedTurn, ...]]
     left_out: int
     shuffled: bool
+    own_lengths: bool = False
 
     def of_class(self, name: str) -> Dialogues:
         """The conversations whose first turn is of class *name*. InputError when there are none."""
@@ -63,7 +64,7 @@ class Dialogues:
 
 
 def read_dialogues(name: str, path: Path) -> Dialogues:
-    """The conversations in *path*, a `sharegpt` or `custom` file. InputError names file and place."""
+    """The conversations in *path*, a `sharegpt`, `custom` or `aiperf` file. InputError names file and place."""
     raw = read_bytes(path)
     sha256 = hashlib.sha256(raw).hexdigest()
     if name == "sharegpt":
@@ -71,7 +72,7 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
         complete = [turns for turns in read if turns]
         found = Dialogues(sha256, complete, len(read) - len(complete), True)
     else:
-        found = Dialogues(sha256, _custom(path, raw), 0, False)
+        found = Dialogues(sha256, _custom(name, path, raw), 0, False, own_lengths=name == "aiperf")
     if not found.entries:
         raise InputError("dataset-empty", f"--dataset-path {path} contains no conversation")
     return found
@@ -95,10 +96,10 @@ def _sharegpt(where: str, entry: Any) -> tuple[ScriptedTurn, ...]:
     return tuple(found)
 
 
-def _custom(path: Path, raw: bytes) -> list[tuple[ScriptedTurn, ...]]:
+def _custom(name: str, path: Path, raw: bytes) -> list[tuple[ScriptedTurn, ...]]:
     """Conversations in the order of their first lines."""
     found: dict[str, list[ScriptedTurn]] = {}
-    for number, (entry, where) in enumerate(json_lines(path, raw)):
+    for number, (entry, where) in enumerate(entries_of(name, path, raw)):
         session = entry.pop("session", None)
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
             raise field_error(f"{where}: session is {session!r}, neither a text nor a number")

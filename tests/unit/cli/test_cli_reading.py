@@ -76,6 +76,7 @@ EVERY_OPTION = {
     "repetition": ("2", "load.repetition", 2),
     "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
     "dataset-path": ("f", "workload.dataset_path", "f"),
+    "prompt": ("Hello", "workload.prompt", "Hello"),
     "dataset-class": ("chat", "workload.dataset_class", "chat"),
     "hf-split": ("test[:9]", "workload.hf_split", "test[:9]"),
     "hf-subset": ("main", "workload.hf_subset", "main"),

@@ -14,7 +14,8 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload
-from fastllmload.workload.dataset import read_dataset
+from fastllmload.workload.dataset import of_one_prompt, read_dataset
+from fastllmload.workload.dialogues import read_dialogues
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 SHAREGPT = [
@@ -124,6 +125,64 @@ def test_csv_and_osl(tmp_path: Path) -> None:
     assert json.loads(plan.body(0))["messages"][0]["content"] == 'a, "b"\nc'
     with raises_code("output-length-missing", "line 4", "--osl"):
         planned(tmp_path, "csv", file, 2)
+
+
+def test_lines_of_text_and_one_prompt(tmp_path: Path) -> None:
+    found = read_dataset("text", lines(tmp_path, ["\ufeffFirst?\r", "", "  Second "], "prompts.txt"), None)
+    assert [one.content for one in found.requests] == ["First?", "Second"] and not found.shuffled
+    assert [one.where.rpartition(" ")[2] for one in found.requests] == ["1", "3"]
+    assert [one.content for one in islice(of_one_prompt("a\n").ordered(1), 3)] == ["a\n"] * 3
+
+
+AIPERF: list[Any] = [
+    {"text": "one", "output_length": 5, "extra": {"top_p": 0.5}},
+    {"texts": [{"name": "t", "contents": ["two"]}], "type": "random_pool"},
+    {"text_input": "three", "output_length": 7, "role": "user"},
+]
+CHATS: list[Any] = [
+    {"session_id": "s", "turns": [{"role": "system", "text": "terse"}, {"text": "a", "output_length": 3},
+                                  {"text": "b", "delay": 250}]},
+    {"turns": [{"text": "c"}]},
+    {"session_id": "s", "turns": [{"text": "d"}]},
+]  # fmt: skip
+
+
+def test_prompts_of_aiperf(tmp_path: Path) -> None:
+    """Their own lengths go before those of --osl."""
+    file = lines(tmp_path, AIPERF)
+    found = read_dataset("aiperf", file, None)
+    assert [(one.content, one.output_tokens) for one in found.requests] == [("one", 5), ("two", None), ("three", 7)]
+    assert found.requests[0].extra == {"top_p": 0.5}
+    plan = planned(tmp_path, "aiperf", file, 4, osl="9")
+    assert plan.output_tokens.tolist() == [5, 9, 7, 5]
+
+
+def test_conversations_of_aiperf(tmp_path: Path) -> None:
+    """A system turn is in front of the first; delays are in milliseconds."""
+    first, second = read_dialogues("aiperf", lines(tmp_path, CHATS)).entries
+    messages = [{"role": "system", "content": "terse"}, {"role": "user", "content": "a"}]
+    assert [turn.request.content for turn in first] == [messages, "b", "d"]
+    assert [(turn.delay_s, turn.request.output_tokens) for turn in first] == [(None, 3), (0.25, None), (None, None)]
+    assert [turn.request.content for turn in second] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"text": "a", "image": "x.png"}', "'image'"),
+        ('{"texts": ["a", "b"]}', "one text"),
+        ('{"text": "a", "delay": 5}', "delay"),
+        ('{"text": "a", "session_id": "s"}', "'session_id'"),
+        ('{"turns": []}', "turns"),
+        ('{"turns": [{"role": "assistant", "text": "a"}]}', "'assistant'"),
+        ('{"type": "raw_payload", "text": "a"}', "'raw_payload'"),
+        ('{"turns": [{"text": "a"}]}', "--turns all"),
+    ],
+)
+def test_what_is_not_sent_of_aiperfs_files_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_dataset("aiperf", lines(tmp_path, ['{"text": "fine"}', line]), None)
+    assert "line 2" in refused.value.message and said in refused.value.message
 
 
 def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:

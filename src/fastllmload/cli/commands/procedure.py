@@ -33,8 +33,23 @@ ABOUT = {
 }
 
 
-WORKLOAD_OPTIONS = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
-FOREIGN_WORKLOAD_OPTIONS = {"workload", "dataset_path", "turns", "plan"}  # never sent by a test with its own workload
+WORKLOAD_OPTIONS = {
+    "workload",
+    "dataset_path",
+    "prompt",
+    "isl",
+    "prefix_len",
+    "turns",
+    "plan",
+    "classes",
+}  # say what is sent
+FOREIGN_WORKLOAD_OPTIONS = {
+    "workload",
+    "dataset_path",
+    "prompt",
+    "turns",
+    "plan",
+}  # never sent by a test with its own workload
 
 
 def command(name: str) -> RunCommand:

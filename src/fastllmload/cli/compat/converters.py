@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
 from fastllmload.errors import InputError
 
+MOONCAKE = {"input_length", "hash_ids", "text_input"}  # fields of a trace
 LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
 
 
@@ -92,6 +94,7 @@ def setting(reading: ForeignCommand, typed_as: str, name: str, texts: list[str])
     translated = (
         known.get(name) or known.get(pattern) or ({} if name in known else {"changes": "it has no counterpart"})
     )
+    texts = [translated.get("values", {}).get(text, text) for text in texts]
     if reading.lack(typed_as, translated):
         return
     if "body" in translated:
@@ -112,6 +115,18 @@ def flattened_pairs(found: Iterable[tuple[str, Any]], front: str = "") -> Iterat
             yield joint, value
 
 
+def rates(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """SGLang's START,STOP,STEP without STOP itself, or a list of another number of rates."""
+    try:
+        given = [int(one) for one in values[0].split(",")]
+        found = list(range(*given)) if len(given) == 3 else given
+    except ValueError:
+        found = []
+    if not found:
+        raise InputError("value-invalid", f"{flag} {values[0]!r} is not START,STOP,STEP or a list of rates")
+    reading.variables["rate"] = [str(one) for one in found]
+
+
 def override(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """GuideLLM's list of values for one setting of a profile."""
     name = (values or [""])[0].rpartition(".")[2]
@@ -121,6 +136,24 @@ def override(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
         reading.lacks.append(
             Lack(" ".join((flag, *values)), "changes", "only a rate or streams can differ between runs")
         )
+
+
+def prompts(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """AIPerf's file of prompts: its type, unless that was given, by its first line, and which fields it has."""
+    variables = reading.variables
+    variables["file"] = [values[0]]
+    try:
+        text = Path(values[0]).read_text(encoding="utf-8", errors="replace")
+    except OSError:  # which the run reports
+        return
+    first = json_value(next((line for line in text.splitlines() if line.strip()), ""))
+    names = set(first) if isinstance(first, dict) else set()
+    kind = "multi_turn" if "turns" in names else "mooncake_trace" if names & MOONCAKE else "single_turn"
+    variables.setdefault("file_type", [str(first["type"]) if "type" in names else kind])
+    variables["file_lines"] = [str(sum(1 for line in text.splitlines() if line.strip()))]
+    for name, field in (("lengths", "output_length"), ("texts", "text_input"), ("times", "timestamp")):
+        if f'"{field}"' in text:
+            variables[f"file_{name}"] = ["true"]
 
 
 def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

@@ -29,6 +29,7 @@ class ForeignCommand:
     variables: dict[str, list[str]] = field(default_factory=dict)  # several values: several runs
     body: dict[str, Any] = field(default_factory=dict)  # of --extra-body
     lacks: list[Lack] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)  # options that may be repeated
     typed: dict[str, str] = field(default_factory=dict)  # by variable: the option and value that set it
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by option of ours: what was typed for it
 

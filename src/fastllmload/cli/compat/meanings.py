@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from fastllmload.cli.compat.foreign_command import KINDS
 from fastllmload.files import parse_toml, read_text
 
 HERE = Path(__file__).parent
@@ -82,4 +83,4 @@ def meaning(entry: dict[str, str]) -> str:
     """Of an option in a tool's table."""
     if "ours" in entry or "to" in entry:
         return entry.get("ours") or entry["to"]
-    return next((entry[kind] for kind in ("harmless", "changes", "cannot") if kind in entry), "")
+    return next((entry[kind] for kind in KINDS if kind in entry), "")

@@ -204,7 +204,9 @@ def note(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
     elif "as" in entry:
         texts = [part for value in values for part in (value.split(",") if entry.get("many") else [value])]
         if texts or entry.get("takes") == 0:
-            reading.variables[entry["as"]] = texts or ["true"]
+            before = reading.variables.get(entry["as"], []) if entry.get("adds") and flag in reading.given else []
+            reading.variables[entry["as"]] = [*before, *texts] or ["true"]
+        reading.given.add(flag)
     elif lacking:
         return
     elif "header" in entry:
@@ -250,7 +252,8 @@ def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
 CONVERTERS = {
     "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs, "config": config,
     "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
-    "override": converters.override, "models": models.named, "split": models.split,
+    "override": converters.override, "prompts": converters.prompts, "range": converters.rates, "models": models.named,
+    "split": models.split,
 }  # fmt: skip
 
 
@@ -267,8 +270,8 @@ def expanded(reading: ForeignCommand) -> list[Variables]:
 
 
 def holds(conditions: Mapping[str, Any], variables: Variables) -> bool:
-    """Whether each variable has the value, one of the values, or another than `!value`, begins with `^value` or ends with
-    `*value`; true, false: whether it is given."""
+    """Whether each variable has the value or one of the values, begins with `^value`, ends with `*value`, or is none of that
+    with `!` in front; true, false: whether it is given."""
     return all(_holds(wanted, variables.get(name, "")) for name, wanted in conditions.items())
 
 
@@ -276,9 +279,11 @@ def _holds(wanted: bool | str | list[str], value: str) -> bool:
     if isinstance(wanted, bool):
         return (value != "") is wanted
     if isinstance(wanted, str):
-        tests = {"!": value != wanted[1:], "^": value.startswith(wanted[1:]), "*": value.endswith(wanted[1:])}
+        if wanted.startswith("!"):
+            return not _holds(wanted[1:], value)
+        tests = {"^": value.startswith(wanted[1:]), "*": value.endswith(wanted[1:])}
         return tests.get(wanted[:1], value == wanted)
-    return value in wanted
+    return any(_holds(each, value) for each in wanted)
 
 
 def written(reading: ForeignCommand, variables: Variables) -> Arguments:

@@ -127,7 +127,7 @@ SESSION_TRACES = (
     "weka", "agentic-mooncake", "dynamo", "otel", "tracelab", "dag", "sglang-agentic", "bailian", "applied-compute", "graph",
 )  # fmt: skip
 TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
-DATASETS = ("sharegpt", "custom", "batch", "csv", "hf")
+DATASETS = ("sharegpt", "custom", "text", "aiperf", "batch", "csv", "hf")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")
 ALIKE = 0.75  # of a name and a text that has a typing error
@@ -626,6 +626,19 @@ def columns(text: str) -> tuple[tuple[str, str], ...]:
             )
         found[role] = name
     return tuple(found.items())
+
+
+def prompt(text: str) -> dict[str, object]:
+    """A prompt, or `@FILE` that has it; of the workload `text`."""
+    found = text
+    if text.startswith("@"):
+        try:
+            found = read_text(text[1:])
+        except (OSError, UnicodeError) as problem:
+            raise InvalidValue("file-unreadable", f"cannot be read: {problem}; write @FILE or the prompt") from None
+    if not found.strip():
+        raise InvalidValue("option-value-missing", "is an empty prompt; write its text")
+    return {"workload.name": "text", "workload.prompt": found}
 
 
 def path(text: str) -> str:

@@ -12,7 +12,7 @@ from fastllmload.endpoint import Endpoint, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT
 
-WITH_CONVERSATIONS = ("sharegpt", "custom", "hf")  # data sets that can have conversations
+WITH_CONVERSATIONS = ("sharegpt", "custom", "aiperf", "hf")  # data sets that can have conversations
 WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
 OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 

@@ -36,7 +36,7 @@ from fastllmload.simulator.profile import REPEATED
 PLANNED = (
     "models", "model_zipf", "model_order", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps",
     "ramp_up_end_rps", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl",
-    "dataset_path", "dataset_class", "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing",
+    "dataset_path", "prompt", "dataset_class", "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing",
     "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
@@ -119,7 +119,8 @@ USERS = (
          "--slow-readers needs a connection for each of them, and HTTP/2 shares them; use --http-version 1.1"),
 )  # fmt: skip
 FILE = OptionRule("option-missing",
-         lambda o: o.workload in (*TRACES, *DATASETS) and o.get("workload.dataset_path") is None,
+         lambda o: o.workload in (*TRACES, *DATASETS)
+         and o.get("workload.dataset_path") is None and o.get("workload.prompt") is None,
          "--workload {workload} is read from a file; add --dataset-path FILE")  # fmt: skip
 WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.workload not in TRACES,
@@ -127,6 +128,8 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.has("rate"),
          "--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)"),
     FILE,
+    OptionRule("options-conflict", lambda o: o.has("dataset_path") and o.has("prompt"),
+         "--prompt is sent in every request, and {where} has others; give one", ("dataset_path",)),
     OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
          "{where} does not go with --workload {workload}, which brings its own lengths",
          ("isl", "prefix_len", *PREFIXES, "image")),

@@ -166,10 +166,11 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
               "trace: CSV timestamp,input,output), a trace of sessions (weka, agentic-mooncake, dynamo, otel, tracelab, "
               "dag, sglang-agentic, bailian, applied-compute, graph: our own JSONL), a data set (sharegpt, custom: JSONL, "
-              "batch: OpenAI batch JSONL, csv, hf: Hugging Face) or random (vLLM's: synthetic-uniform of 1024 and 128 "
-              "tokens)."),
+              "text: lines, aiperf: AIPerf's JSONL, batch: OpenAI batch JSONL, csv, hf: Hugging Face) or random (vLLM's: "
+              "synthetic-uniform of 1024 and 128 tokens)."),
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE",
               "File of a trace or data set; with --workload hf ORG/NAME, a file or a folder."),
+        value("--prompt", None, read.prompt, "TEXT", "Sends this prompt in every request; @FILE has it."),
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv, hf)."),
         value("--hf-split", "workload.hf_split", read.text, "SPLIT",

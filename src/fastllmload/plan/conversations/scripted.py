@@ -120,7 +120,8 @@ class ScriptedConversations:
         return TurnPart(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
 
     def _output(self, turn: ScriptedTurn) -> int:
-        if self._osl is not None and self._dialogues is not None:
+        own = self._dialogues is not None and self._dialogues.own_lengths and turn.request.output_tokens is not None
+        if self._osl is not None and self._dialogues is not None and not own:
             return self._osl.draw(self._lengths)
         if turn.request.output_tokens is not None:
             return turn.request.output_tokens

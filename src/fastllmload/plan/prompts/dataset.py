@@ -49,7 +49,8 @@ class DatasetPrompts:
         lengths, counted = Mersenne(f"{self._origin}/lengths"), dict[int, int]()
         number = {name: at for at, name in enumerate(self._classes)}
         for one in self._dataset.ordered(self._origin):
-            tokens = one.output_tokens if osl is None else osl.draw(lengths)
+            own = osl is None or (self._dataset.own_lengths and one.output_tokens is not None)
+            tokens = one.output_tokens if osl is None or own else osl.draw(lengths)
             if tokens is None:
                 raise InputError("output-length-missing", f"{one.where} has no output length; add --osl")
             size = counted.get(id(one))

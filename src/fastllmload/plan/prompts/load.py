@@ -18,7 +18,7 @@ from fastllmload.plan.prompts.synthetic import SyntheticPrompts, check_drawn
 from fastllmload.plan.standard import OWN_TEXT
 from fastllmload.settings import RunSettings, Workload
 from fastllmload.workload.completion import CodeSamples
-from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
+from fastllmload.workload.dataset import DATASETS, Dataset, of_one_prompt, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
 from fastllmload.workload.graph import CallGraph, read_longest_waits
 from fastllmload.workload.hugging_face import read_hub
@@ -76,6 +76,8 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         if workload.turns != "all":
             parse_lengths(workload.turns, "--turns")
         return LoadedWorkload(dialogues=None if path is None else _dialogues(workload, path))
+    if workload.prompt is not None:
+        return LoadedWorkload(of_one_prompt(workload.prompt))
     if workload.name in DATASETS:
         assert path is not None
         if workload.name == "hf":

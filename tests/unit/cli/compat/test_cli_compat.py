@@ -14,6 +14,7 @@ from refusals import raises_code, says
 
 from fastllmload.cli.commands.plan import build_in
 from fastllmload.cli.compat.expressions import filled
+from fastllmload.cli.compat.foreign_command import KINDS
 from fastllmload.cli.compat.translate import tool_names, tool_table, translate
 from fastllmload.cli.main import main
 from fastllmload.cli.options.table import config_names
@@ -32,6 +33,11 @@ FILES = {
         [{"id": str(n), "conversations": CONVERSATION} for n in range(9)]
     ),
     "data.jsonl": '{"prompt": "What is the capital of India?"}\n',
+    "prompts.txt": "Why?\nWhere to?\n",
+    "prompts.jsonl": '{"text": "Why?"}\n{"text": "How?"}\n',
+    "lengths.jsonl": '{"text": "Why?", "output_length": 5}\n{"text": "How?", "output_length": 7}\n',
+    "texts.jsonl": '{"text_input": "Why?", "output_length": 5}\n{"text_input": "How?", "output_length": 7}\n',
+    "chats.jsonl": '{"session_id": "a", "turns": [{"text": "Why?"}, {"text": "How?", "delay": 10}]}\n',
     "BurstGPT.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     + "".join(f"{n},ChatGPT,{100 + n},{20 + n},{120 + 2 * n},Conversation log\n" for n in range(30)),
     "mooncake.jsonl": "".join(
@@ -256,9 +262,10 @@ def test_sessions_of_aiperfs_traces(sent: list[RunSettings], capsys: pytest.Capt
 def test_another_command_and_the_type_of_a_file_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compat", "vllm", "bench", "latency", "--model", "m"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "bench latency")
-    assert main(["compat", "genai-perf", "profile", "-m", "m", "--input-file", "f.jsonl"]) == 2
+    words = ("-m", "m", "--input-file", "f.jsonl", "--custom-dataset-type", "raw_payload")
+    assert main(["compat", "genai-perf", "profile", *words]) == 2
     shown = capsys.readouterr().err
-    assert "single_turn" in shown and "{" not in shown.replace("{session}", "")
+    assert "raw_payload" in shown and "{" not in shown.replace("{session}", "")
 
 
 def test_aiperf_caps_what_waits_for_a_first_token(sent: list[RunSettings]) -> None:
@@ -392,7 +399,7 @@ def test_a_table_names_options_of_ours(name: str) -> None:
         told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
         named |= {word for word in told.split() if word.startswith("--")} if told.startswith("--") else set()
         if isinstance(entry, dict):
-            assert entry.keys() & {"to", "as", "convert", "body", "harmless", "cannot", "changes"}, entry
+            assert entry.keys() & {"to", "as", "convert", "body", *KINDS}, entry
     assert named - ours == set()
 
 
@@ -512,3 +519,86 @@ def test_words_of_the_shell(
     target = settings_of(sent, text + more).target
     assert (target.model, target.urls, sent[0].load.rate) == ("a/b", ("http://from-here",), 4)
     assert "2>&1 | tee aiperf.log: not done" in capsys.readouterr().err
+
+
+AIPERF = ("aiperf", "profile", "-m", "m", "--concurrency", "2", "--input-file")
+
+
+@pytest.mark.parametrize(
+    ("words", "osl", "body", "count"),
+    [(("prompts.jsonl",), "1024", {"max_tokens": None}, 10), (("prompts.jsonl", "--osl", "9"), "9", {}, 10),
+     (("lengths.jsonl", "--request-count", "7"), None, {}, 7), (("texts.jsonl",), None, {}, 2),
+     (("prompts.jsonl", "--custom-dataset-type", "random_pool"), "1024", {"max_tokens": None}, 10),
+     (("prompts.jsonl", "--endpoint-type", "responses"), "1024", {"max_output_tokens": None}, 10)],
+)  # fmt: skip
+def test_aiperfs_own_prompts(
+    words: tuple[str, ...], osl: str | None, body: dict[str, Any], count: int, sent: list[RunSettings]
+) -> None:
+    """Without lengths, answers end where the model ends them; files of texts are sent once."""
+    settings = settings_of(sent, *AIPERF, *words)
+    assert (settings.workload.name, settings.workload.osl, settings.load.num_requests) == ("aiperf", osl, count)
+    assert json.loads(settings.workload.extra_body or "{}") == body and not settings.workload.ignore_eos
+
+
+def test_aiperfs_own_conversations(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_of(sent, *AIPERF, "chats.jsonl", "--num-sessions", "5")
+    assert (settings.workload.name, settings.workload.turns, settings.load.num_requests) == ("aiperf", "all", 5)
+    assert main(["compat", *AIPERF, "chats.jsonl", "--request-count", "5"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--request-count 5")
+    assert main(["compat", *AIPERF, "prompts.jsonl", "--fixed-schedule"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--fixed-schedule")
+
+
+EVALSCOPE = ("evalscope", "perf", "--model", "m", "--parallel", "2", "--number", "8", "--max-tokens", "16")
+
+
+def test_evalscopes_own_prompts(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    workload = settings_of(sent, *EVALSCOPE, "--prompt", "Write a story").workload
+    assert (workload.name, workload.prompt, workload.osl) == ("text", "Write a story", "16")
+    assert settings_of(sent, *EVALSCOPE, "--prompt", "@prompts.txt").workload.prompt == "Why?\nWhere to?\n"
+    workload = settings_of(sent, *EVALSCOPE, "--dataset", "line_by_line", "--dataset-path", "prompts.txt").workload
+    assert (workload.name, workload.dataset_path, workload.prompt) == ("text", "prompts.txt", None)
+    words = ("--dataset", "line_by_line", "--dataset-path", "prompts.txt", "--min-prompt-length", "5")
+    assert main(["compat", *EVALSCOPE, *words]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--min-prompt-length 5")
+    assert main(["compat", *EVALSCOPE, "--prompt", "@absent.txt"]) == 2
+    assert says(capsys.readouterr().err, "file-unreadable", "--prompt is --prompt @absent.txt")
+
+
+def test_rates_that_are_repeated_or_a_range(sent: list[RunSettings]) -> None:
+    settings_of(sent, *GUIDELLM[:2], "--data", "prompts.txt", "--max-seconds", "5", "--profile", "concurrent",
+                "--rate", "2", "--rate", "4,8")  # fmt: skip
+    assert [each.load.concurrency for each in sent] == [2, 4, 8] and sent[0].workload.name == "text"
+    settings_of(sent, *SGLANG, "sglang", "--multi", "--request-rate-range", "1,10,4")
+    assert [each.load.rate for each in sent] == [1, 5, 9]
+
+
+def test_turns_of_guidellm_at_a_rate_are_counted_otherwise(
+    sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--data", "prompt_tokens=9,output_tokens=4,turns=3", "--max-seconds", "5")
+    assert main(["compat", *GUIDELLM[:6], *words]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--data turns=3")
+    assert settings_of(sent, "guidellm", "--profile", "synchronous", *words).workload.turns == "3"
+
+
+def test_ramps_of_aiperf_in_a_run_of_a_known_duration(
+    sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("aiperf", "profile", "-m", "m", "--concurrency", "100", "--concurrency-ramp-duration", "30")
+    load = settings_of(sent, *words, "--benchmark-duration", "120").load
+    assert (load.concurrency_curve, load.concurrency, load.duration) == ("ramp:1,100,30", 100, 120)
+    assert main(["compat", *words, "--request-count", "1000"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--concurrency-ramp-duration 30")
+    words = ("aiperf", "profile", "-m", "m", "--request-rate", "100", "--request-rate-ramp-duration", "50")
+    load = settings_of(sent, *words, "--benchmark-duration", "100", "--warmup-request-rate", "3").load
+    assert (load.rate_curve, load.rate) == ("ramp:0.2,100,50", pytest.approx((50.1 + 100) / 2))
+    assert "--warmup-request-rate: nearly the same" in capsys.readouterr().err
+    load = settings_of(sent, "aiperf", "profile", "-m", "m", "--request-rate", "inf", "--concurrency", "9").load
+    assert (load.rate, load.concurrency, load.max_concurrency) == (None, 9, None)
+
+
+def test_system_prompts_of_genai_perf(sent: list[RunSettings]) -> None:
+    words = ("--num-system-prompts", "10", "--system-prompt-length", "512")
+    workload = settings_of(sent, "genai-perf", "profile", "-m", "m", "--endpoint-type", "chat", *words).workload
+    assert (workload.prefix_len, workload.num_prefixes) == (512, 10)
