@@ -2,7 +2,7 @@
 endpoint of a collector. `workload.traces.otel` reads such files.
 
 A session is a trace; one with several requests has a span around them. A span lasts from the last byte sent to the end of
-the answer, in the wall clock of the run's start.
+the answer, in the wall clock of the run's start. A call of a graph has a link to each call that it waited for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import numpy as np
 
-from fastllmload.arrays import Numbers, Rows
+from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.fields import known
 from fastllmload.errors import InputError, RunFolderError, TargetError
 from fastllmload.export.columns import blocks
+from fastllmload.metrics.run.sent_calls import WAITS, sent_calls, sent_edges
 from fastllmload.records import layout
-from fastllmload.records.run import Run
+from fastllmload.records.run import RowNames, Run
+from fastllmload.workload.graph import WaitKind
 
+OWN = "fastllmload."  # of attributes that no convention has
 PATH = "/v1/traces"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"  # key=value,key=value: what collectors want for authentication
 TIMEOUT_S = 30.0
@@ -80,15 +83,17 @@ def _spans(run: Run, offset: int) -> Iterator[Json]:
     sessions, begun = _sessions(run, rows, np.flatnonzero(chosen), offset)
     yield from sessions.values()
     target = run.document.target
+    run_id = run.document.run_id or ""
     of_class = {one.name: asked_of(one.endpoint_type or "", one.model) for one in target.classes}
     of_run = asked_of(target.endpoint_type or "", target.model)
+    waits = _waits(run, chosen)
     for block in blocks(run):
         columns = {name: column.to_list() for name, column in block.columns.items() if name in COLUMNS}
         first = block.part.start
         for at in np.flatnonzero(chosen[block.part]).tolist():
             row = {name: found[at] for name, found in columns.items()}
             fixed = of_class.get(row["class"], of_run)
-            yield _request(row, fixed, sessions, int(begun[first + at]), offset, run.document.run_id or "")
+            yield _request(row, fixed, sessions, int(begun[first + at]), offset, run_id, waits.get(first + at))
 
 
 def asked_of(spoken: str, model: str | None) -> Json:
@@ -120,6 +125,38 @@ def _sessions(run: Run, rows: Rows, chosen: Numbers, offset: int) -> tuple[dict[
     return found, begun
 
 
+def _waits(run: Run, chosen: Mask) -> dict[int, Json]:
+    """`links` and `attributes` of the rows that are calls of a graph. A graph without edges says nothing of its waits."""
+    calls = sent_calls(run, chosen)
+    edges = None if calls is None else sent_edges(run, calls)
+    if calls is None or edges is None or not len(edges.place):
+        return {}
+    due = np.zeros(len(calls.rows), np.int64)
+    np.maximum.at(due, edges.place, edges.events(calls.rows))
+    wait_ns = np.where(due > 0, calls.rows["t_sched"] - due, 0)
+    run_id = run.document.run_id or ""
+    ids = [span_id(run_id, name) for name in RowNames(run.document).request_ids(calls.rows)]
+    traces = [trace_id(run_id, session) for session in calls.rows["session"].tolist()]
+    found: dict[int, Json] = {}
+    for place, at in enumerate(calls.at.tolist()):
+        call = calls.call[place]
+        named = {
+            f"{OWN}agent": int(call["chain"]),
+            f"{OWN}agent.parent": None if call["parent"] < 0 else int(call["parent"]),
+            f"{OWN}agent.background": bool(call["background"]),
+            f"{OWN}wait_ns": int(wait_ns[place]),
+            f"{OWN}wait_kind": WAITS[WaitKind(call["kind"])],
+        }
+        found[at] = {"links": [], "attributes": named}
+    for place, source, wait, from_start in zip(
+        edges.place.tolist(), edges.source.tolist(), edges.wait_ns.tolist(), edges.from_start.tolist(), strict=True
+    ):
+        named = {f"{OWN}wait_ns": wait, f"{OWN}wait_from": "start" if from_start else "end"}
+        link = {"traceId": traces[source], "spanId": ids[source], "attributes": attributes(named)}
+        found[int(calls.at[place])]["links"].append(link)
+    return found
+
+
 def conversation(run_id: str, session: int) -> str:
     return f"{run_id or 'run'}-session-{session}"
 
@@ -127,8 +164,8 @@ def conversation(run_id: str, session: int) -> str:
 def _span(run_id: str, session: int, name: str, title: str, kind: int, start: int, end: int) -> Json:
     """*name* is unique in the run; ids are its hashes, so that a second export has the same."""
     return {
-        "traceId": hashlib.sha256(f"{run_id}/{session}".encode()).hexdigest()[:32],
-        "spanId": hashlib.sha256(f"{run_id}/{name}".encode()).hexdigest()[:16],
+        "traceId": trace_id(run_id, session),
+        "spanId": span_id(run_id, name),
         "name": title,
         "kind": kind,
         "startTimeUnixNano": str(start),
@@ -136,7 +173,18 @@ def _span(run_id: str, session: int, name: str, title: str, kind: int, start: in
     }
 
 
-def _request(row: Json, fixed: Json, sessions: Mapping[int, Json], begun: int, offset: int, run_id: str) -> Json:
+def trace_id(run_id: str, session: int) -> str:
+    return hashlib.sha256(f"{run_id}/{session}".encode()).hexdigest()[:32]
+
+
+def span_id(run_id: str, name: str) -> str:
+    return hashlib.sha256(f"{run_id}/{name}".encode()).hexdigest()[:16]
+
+
+def _request(
+    row: Json, fixed: Json, sessions: Mapping[int, Json], begun: int, offset: int, run_id: str, waits: Json | None
+) -> Json:
+    """*waits*: those of a call of a graph."""
     session, start = int(row["session_id"]), begun + offset
     title = f"{fixed['gen_ai.operation.name']} {fixed['gen_ai.request.model'] or ''}".strip()
     span = _span(run_id, session, str(row["request_id"]), title, CLIENT, start, int(row["t_end_ns"]) + offset)
@@ -161,6 +209,7 @@ def _request(row: Json, fixed: Json, sessions: Mapping[int, Json], begun: int, o
         "fastllmload.class": row["class"] if isinstance(row["class"], str) else None,
         "fastllmload.usage.reasoning_tokens": row["reasoning_tokens"],
         "fastllmload.scheduled_delay_ns": None if row["t_sched_ns"] is None else begun - row["t_sched_ns"],
+        **({} if waits is None else waits["attributes"]),
     }
     events = {
         "first_token_of_any_kind": "t_any_ns",
@@ -169,6 +218,7 @@ def _request(row: Json, fixed: Json, sessions: Mapping[int, Json], begun: int, o
     }
     return {
         **span,
+        **({} if waits is None else {"links": waits["links"]}),
         "attributes": attributes(named),
         "events": [
             {"timeUnixNano": str(row[time] + offset), "name": f"fastllmload.{name}"}

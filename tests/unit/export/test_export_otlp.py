@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from real_run import real_run
 from refusals import raises_code, says
+from support.agentic_traces import write_trace
 from synthetic_run import KIND, MS, ORIGIN_NS, Request, write_workers
 
 from fastllmload.cli.main import main
 from fastllmload.export.otlp import endpoint_of, messages, rejected_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
+from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.traces.formats import detect_format, read_call_graph
 
 OFFSET = 1_800_000_000_000_000_000 - ORIGIN_NS
@@ -115,6 +119,59 @@ def test_our_own_loader_reads_them(run: Run, tmp_path: Path, capsys: pytest.Capt
         zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True)
     ) == [(0, 1)]
     assert graph.cached_tokens is not None and graph.cached_tokens.tolist()[1] == 16
+
+
+SAMPLES = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[4] / "shared" / "corpora")) / "agentic"
+GRAPHS = (
+    "agentic_mooncake.jsonl", "applied_compute.jsonl", "bailian.jsonl", "dag.jsonl", "dynamo_request_trace.jsonl",
+    "mooncake_sessions.jsonl", "otel_spans.json", "otlp.json", "sglang_agentic.json", "tracelab.jsonl", "weka_linear.json",
+    "weka_rows.jsonl",
+)  # fmt: skip
+SPEED = 40.0
+
+
+def check_round_trip(trace: Path, folder: Path) -> int:
+    """Send *trace*, export the run, read it again: the same calls, agents, edges and waits. Returns the number of edges."""
+    name, spans, sent = detect_format(trace), folder / "spans", str(folder / "run")
+    words = ["--workload", name, "--dataset-path", str(trace), "--trace-speed", str(SPEED), "--warmup", "0"]
+    words += ["--osl", "3"] if name == "dag" else []
+    assert main([*words, "--tokenizer", "none", "--ui", "none", "-o", sent]) == 0
+    assert main(["export", sent, "--format", "otel", "-o", str(spans)]) == 0
+    before, after = read_call_graph(name, trace), read_call_graph("otel", spans)
+    of_request = {
+        f"{span['traceId']}/{span['spanId']}": int(named(span)["fastllmload.request_id"].rpartition("-")[2])
+        for span in spans_of(spans.read_bytes())
+        if span["kind"] == 3
+    }
+    request = np.array([of_request[call] for call in after.call_id])
+    assert sorted(request.tolist()) == list(range(len(before)))
+
+    def edges(graph: CallGraph, number: np.ndarray, speed: float) -> list[tuple[int, int, int, bool]]:
+        wait = np.round(graph.edge_wait_ns / speed).astype(np.int64)
+        columns = number[graph.edge_from], number[graph.edge_to], wait, graph.edge_from_start
+        return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+    assert edges(after, request, 1.0) == edges(before, np.arange(len(before)), SPEED)
+    assert after.wait_ns.tolist() == np.round(before.wait_ns / SPEED)[request].tolist()
+    for each in ("turn", "depth", "background", "wait_kind"):
+        assert getattr(after, each).tolist() == getattr(before, each)[request].tolist(), each
+    # Agents are numbered as they begin, which the server decides.
+    number = dict(zip(zip(after.session_of(), after.chain, strict=True), before.chain[request].tolist(), strict=True))
+    parents = [number.get(one, -1) for one in zip(after.session_of(), after.parent_chain, strict=True)]
+    assert [number[one] for one in zip(after.session_of(), after.chain, strict=True)] == before.chain[request].tolist()
+    assert parents == before.parent_chain[request].tolist()
+    return len(before.edge_from)
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the agentic samples are not there (FASTLLMLOAD_CORPORA)")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
+    check_round_trip(SAMPLES / name, tmp_path)
+
+
+def test_trees_with_joins_come_back_as_they_were(tmp_path: Path) -> None:
+    write_trace(tmp_path / "trace.jsonl", 40, seed=6)
+    assert check_round_trip(tmp_path / "trace.jsonl", tmp_path) > 130
 
 
 def test_a_run_of_the_engine(tmp_path: Path) -> None:

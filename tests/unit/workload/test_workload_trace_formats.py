@@ -438,6 +438,41 @@ def test_spans_that_are_wrong(tmp_path: Path, change: Row, said: tuple[str, ...]
         graph_of(tmp_path, [{"resourceSpans": 5}])
 
 
+def stated(name: str, start: float, end: float, *links: tuple[str, float, str], **values: Any) -> Row:
+    """A span of our own export; waits in seconds."""
+    span = chat(name, start, end, "A")
+    span["attributes"] |= {"fastllmload.wait_ns": 0, "fastllmload.wait_kind": "unknown"}
+    span["attributes"] |= {f"fastllmload.{key.replace('__', '.')}": value for key, value in values.items()}
+    for of, wait_s, since in links:
+        edge = {"fastllmload.wait_ns": round(wait_s * 1e9), "fastllmload.wait_from": since}
+        span.setdefault("links", []).append({"context": {"trace_id": "t", "span_id": of}, "attributes": edge})
+    return span
+
+
+def test_spans_of_our_own_say_what_they_waited_for(tmp_path: Path) -> None:
+    """Not what their times suggest: k ended before m1 began, which did not wait for it. A call that failed is left out, and
+    what counts from an instant may have been sent a little earlier than its predecessor.
+    """
+    rows = [
+        stated("m0", 0, 1), stated("k", 2, 3, ("m0", 0.5, "end"), agent=1, agent__parent=0, wait_ns=400_000_000),
+        stated("m1", 4, 5, ("m0", 0, "end"), ("x", 1, "end"), wait_ns=3_000_000_000, wait_kind="tool"),
+        {**stated("x", 1, 2), "status": {"code": 2}}, stated("z", 3.9, 5, ("m1", 0, "start"), agent=2),
+    ]  # fmt: skip
+    graph = graph_of(tmp_path, rows)
+    assert edges(graph) == [("t/m0", "t/k"), ("t/m0", "t/m1"), ("t/m1", "t/z")]
+    assert waits(graph) == {"t/m0": 0, "t/k": 0.4, "t/m1": 3, "t/z": 0}
+    assert graph.edge_wait_ns.tolist() == [500_000_000, 0, 0] and graph.edge_from_start.tolist() == [False, False, True]
+    assert dict(zip(graph.call_id, graph.depth.tolist(), strict=True)) == {"t/m0": 0, "t/k": 1, "t/m1": 0, "t/z": 0}
+    assert graph.left_out == {"failed calls": 1, "links to calls that are left out": 1}
+    for change, said in (
+        ({"wait_kind": "x"}, "wait_kind"), ({"wait_ns": -5}, "wait_ns"), ({"agent": "x"}, "fastllmload.agent"),
+    ):  # fmt: skip
+        with raises_code("dataset-field-invalid", tmp_path / "trace", "line 2", said):
+            graph_of(tmp_path, [rows[0], stated("k", 2, 3, **change)])
+    with raises_code("dataset-field-invalid", tmp_path / "trace", "line 2", "wait_from", "'y'"):
+        graph_of(tmp_path, [rows[0], stated("k", 2, 3, ("m0", 0, "y"))])
+
+
 @pytest.mark.parametrize("parents", [["a"], ["b", "a"], ["b", "c", "b"]])
 def test_spans_around_each_other_are_refused(tmp_path: Path, parents: list[str]) -> None:
     rows = [chat(name, at, at + 1, parent) for at, (name, parent) in enumerate(zip("abc", parents, strict=False))]

@@ -85,10 +85,24 @@ def sent_calls(run: Run, sent: Mask) -> SentCalls | None:
     return SentCalls(rows, at, of_plan[request % size], first, planned, cause, from_start, wait_ns)
 
 
-def causes(
-    plan: Plan, of_plan: npt.NDArray[np.void], rows: Rows, request: Numbers, size: int
-) -> tuple[Numbers, Mask, Numbers]:
-    """What made each call due: the latest of the instants that it waits for."""
+@dataclass(frozen=True)
+class SentEdges:
+    """What calls waited for. *place*: position of the call, ascending; *source*: that of the call it waited for."""
+
+    place: Numbers
+    source: Numbers
+    wait_ns: Numbers
+    from_start: Mask
+
+    def events(self, rows: Rows) -> Numbers:
+        """The instant that each edge made its call wait for."""
+        of = rows[self.source]
+        found: Numbers = np.where(self.from_start, of["t_sched"], of["t_end"]) + self.wait_ns
+        return found
+
+
+def edges_of(plan: Plan, of_plan: npt.NDArray[np.void], request: Numbers, size: int) -> SentEdges:
+    """The edges of the plan between calls that were both sent. *request*: of each call; *size*: of the plan."""
     if plan.edges is None:
         source = np.flatnonzero(of_plan["session"][1:] == of_plan["session"][:-1])
         target, wait, start = source + 1, np.zeros(len(source), np.int64), np.zeros(len(source), np.bool_)
@@ -106,11 +120,25 @@ def causes(
     sorter = np.argsort(request, kind="stable")
     found = np.minimum(np.searchsorted(request, wanted, sorter=sorter), len(request) - 1)
     there = request[sorter[found]] == wanted
-    place, edge, row = place[there], edge[there], sorter[found[there]]
-    event = np.where(start[edge], rows["t_sched"][row], rows["t_end"][row]) + wait[edge]
-    last = np.lexsort((event, place))  # of several assignments to one item the last counts
+    edge = edge[there]
+    return SentEdges(place[there], sorter[found[there]], wait[edge], start[edge])
+
+
+def sent_edges(run: Run, calls: SentCalls) -> SentEdges:
+    """The edges between *calls*. RunFolderError where the record of the plan is lost."""
+    plan = Plan.read_record(run.directory / "plan")
+    of_plan = np.asarray(plan.calls)
+    return edges_of(plan, of_plan, calls.rows["request"].astype(np.int64), len(of_plan))
+
+
+def causes(
+    plan: Plan, of_plan: npt.NDArray[np.void], rows: Rows, request: Numbers, size: int
+) -> tuple[Numbers, Mask, Numbers]:
+    """What made each call due: the latest of the instants that it waits for."""
+    edges = edges_of(plan, of_plan, request, size)
+    last = np.lexsort((edges.events(rows), edges.place))  # of several assignments to one item the last counts
     cause, from_start = np.full(len(request), -1, np.int64), np.zeros(len(request), np.bool_)
-    cause[place[last]], from_start[place[last]] = row[last], start[edge[last]]
+    cause[edges.place[last]], from_start[edges.place[last]] = edges.source[last], edges.from_start[last]
     caused = np.where(from_start, rows["t_sched"][cause], rows["t_end"][cause])
     return cause, from_start, np.where(cause >= 0, rows["t_sched"] - caused, 0)
 

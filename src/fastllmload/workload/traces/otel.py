@@ -2,26 +2,30 @@
 
 A trace is a session, and so are traces of one conversation. The nearest `invoke_agent` span around a call is its agent.
 Edges follow from, in this order: a tool that ran between two calls of one agent; the spans around a child's calls, which
-say which agent spawned it, and by which tool call; the times.
+say which agent spawned it, and by which tool call; the times. In an export of ours (`export.otlp`) each call has a link to
+every call that it waited for, and its waits: these are taken as they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from fastllmload.workload.calls import TracedCall, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, Message, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
-from fastllmload.workload.traces.spans import OtelSpan, read_spans
+from fastllmload.workload.traces.spans import Json, OtelSpan, read_spans
 from fastllmload.workload.traces.trace_file import TraceFile
 
 CALLS = ("chat", "text_completion", "generate_content")
 TOOL, AGENT = "execute_tool", "invoke_agent"
+OWN = "fastllmload."
+KINDS = {kind.name.lower(): kind for kind in WaitKind}
 
 
 def read(file: TraceFile) -> CallGraph:
@@ -43,6 +47,10 @@ def read(file: TraceFile) -> CallGraph:
         left_out += session.left_out
         calls += [call for agent in session.agents.values() for call in agent.calls]
     by_rule = ", ".join(f"{rules[rule]} by {rule}" for rule in ("tool", "agent", "time"))
+    if rules["stated"]:
+        by_rule += f", {rules['stated']} as stated"
+    if rules["lost"]:
+        left_out["links to calls that are left out"] = rules["lost"]
     notes = [f"what waits for what: {by_rule}", *overlap_notes(rules, 0)]
     if left_out["failed calls"]:
         notes.append("a wait after a failed call contains the time of that call")
@@ -59,6 +67,7 @@ class _OtelSession:
         self.left_out: Counter[str] = Counter()
         self._tools: defaultdict[str, RecordedSpans] = defaultdict(RecordedSpans)
         self._issuer: dict[str, TracedCall] = {}  # the call whose answer has the tool call
+        self._sent: list[tuple[TracedCall, OtelSpan]] = []
         for span in spans:
             if span.operation == TOOL:
                 self._tools[self._agent_of(span)].append((span.start_ns, span.end_ns))
@@ -98,6 +107,7 @@ class _OtelSession:
         call.cached = span.count("gen_ai.usage.cache_read.input_tokens")
         for one in _tool_calls(span.structure("gen_ai.output.messages")):
             self._issuer[one] = call
+        self._sent.append((call, span))
         self.agents.setdefault(name, RecordedAgent(name)).calls.append(call)
 
     def _set_parent(self, agent: RecordedAgent, span: OtelSpan) -> None:
@@ -112,6 +122,9 @@ class _OtelSession:
 
     def link(self, rules: Counter[str]) -> None:
         """Set what calls wait for, and count the edges by the rule that they follow from."""
+        if self._sent and all(span.text(f"{OWN}wait_ns") is not None for _, span in self._sent):
+            self._take(rules)
+            return
         by = link(list(self.agents.values()), by_time=True)
         rules["overlap"] += by["overlap"]
         rules["agent"] += by["spawn"] + by["join"]
@@ -127,6 +140,34 @@ class _OtelSession:
                 rules["time"] += len(own) - sum(ran)
                 if own or call.after:
                     self._classify(call, any(ran))
+
+    def _take(self, rules: Counter[str]) -> None:
+        """Set what calls wait for as they state it."""
+        by_id = {call.id: call for call, _ in self._sent}
+        for call, span in self._sent:
+            kind, parent = span.text(f"{OWN}wait_kind") or "unknown", span.count(f"{OWN}agent.parent")
+            if kind not in KINDS:
+                raise field_error(f"{span.where}: {OWN}wait_kind is {kind!r}; write {', '.join(KINDS)}")
+            call.chain = f"{self._name}/{span.count(f'{OWN}agent') or 0}"
+            call.parent = "" if parent is None else f"{self._name}/{parent}"
+            call.background = span.attributes.get(f"{OWN}agent.background") is True
+            call.wait_kind, call.wait_ns = KINDS[kind], span.count(f"{OWN}wait_ns") or 0
+            call.tool_ns = call.wait_ns if call.wait_kind == WaitKind.TOOL else 0
+            call.after = [self._edge(span, *one) for one in span.links if one[0] in by_id]
+            rules["stated"] += len(call.after)
+            rules["lost"] += len(span.links) - len(call.after)
+        for call, _ in sorted(self._sent, key=lambda one: one[0].start_ns or 0):
+            # Of calls that count from an instant, the later one may have been sent some microseconds earlier.
+            begun = max((by_id[one.call].start_ns or 0 for one in call.after), default=0)
+            call.start_ns = max(call.start_ns or 0, begun)
+            call.end_ns = max(call.end_ns or 0, call.start_ns)
+
+    def _edge(self, span: OtelSpan, call: str, attributes: Json) -> After:
+        of = replace(span, attributes=attributes)
+        since = of.text(f"{OWN}wait_from") or "end"
+        if since not in ("end", "start"):
+            raise field_error(f"{span.where}: {OWN}wait_from of a link is {since!r}; write end or start")
+        return After(call, of.count(f"{OWN}wait_ns") or 0, since == "start")
 
     def _classify(self, call: TracedCall, ran: bool) -> None:
         assert call.start_ns is not None

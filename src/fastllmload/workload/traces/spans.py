@@ -29,6 +29,7 @@ class OtelSpan:
     end_ns: int
     failed: bool
     attributes: Json
+    links: list[tuple[str, Json]]  # span of the same session, attributes of the link
 
     @property
     def operation(self) -> str:
@@ -125,8 +126,19 @@ def _span(where: str, entry: Json) -> OtelSpan:
     code = status.get("code", status.get("status_code")) if isinstance(status, dict) else status
     return OtelSpan(
         where, ids[0], ids[1], ids[2] or str(named.get("parent_id") or ""), str(entry.get("name", "")), start, end,
-        code in FAILED, _attributes(where, entry.get("attributes", {})),
+        code in FAILED, _attributes(where, entry.get("attributes", {})), _links(where, entry),
     )  # fmt: skip
+
+
+def _links(where: str, entry: Json) -> list[tuple[str, Json]]:
+    """The spans that *entry* has links to, `TRACE/SPAN`, with the attributes of each link."""
+    found = []
+    for one in _list(where, {"links": entry.get("links") or []}, "links"):
+        context = one.get("context")
+        named = {**(context if isinstance(context, dict) else {}), **one}
+        trace, span = (named.get(f"{name}_id") or named.get(f"{name}Id") or "" for name in ("trace", "span"))
+        found.append((f"{trace}/{span}", _attributes(where, one.get("attributes") or {})))
+    return found
 
 
 def _time(where: str, entry: Json, names: tuple[str, ...]) -> int:
