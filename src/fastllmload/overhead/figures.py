@@ -3,19 +3,26 @@
 A pair is one run each way, of requests with the same lengths at the same instants. *added* is the mean of the pairs'
 differences: for a mean of latencies the delay that the gateway adds to a request on average, for a percentile the
 difference of that percentile of both ways (not the percentile of the delay).
+
+A closed loop sends fewer requests the longer they take. In a mix with one, its share of the requests differs between the
+ways, and with it the latencies of all classes together, whatever the gateway adds: what it adds is known by class then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from fastllmload.compare.between import change_between
 from fastllmload.compare.change import Change, undecided
 from fastllmload.compare.comparison import Comparison, Row, measured, only_bounded, with_holm
 from fastllmload.compare.figure import (
+    CLASS,
+    LATENCIES_OF,
     OF_REASONING,
     OTHER_NAMES,
+    PARTS,
+    RATES_OF,
     STATISTICS,
     ComparedFigure,
     figure_of,
@@ -48,12 +55,17 @@ LATENCIES = (
 VALUES = ("output_tok_s", "req_s", "input_tok_s", "success_rate", "completion_rate", "fail_rate", "request_goodput")
 
 
-def check_names(names: Sequence[str]) -> None:
-    """InputError for a figure that is not compared; before anything is measured."""
+def check_names(names: Sequence[str], classes: Sequence[str] = ()) -> None:
+    """InputError for a figure that is not compared, of all requests or of one of *classes*; before anything is measured."""
     for name in names:
-        statistic, metric, _ = parsed(name)
-        if OTHER_NAMES.get(name, name) not in VALUES and (statistic is None or metric not in LATENCIES):
-            shown = f"a statistic of {', '.join(LATENCIES)}, such as p95_ttft_ms; {', '.join(VALUES)}"
+        of_class, slash, rest = name.rpartition("/")
+        statistic, metric, _ = parsed(rest)
+        if slash and of_class not in classes:
+            has = f"its classes are {', '.join(classes)}" if classes else "it has no classes"
+            raise InputError("figure-unknown", f"{name!r} is not a figure of this overhead: {has}")
+        latencies, values = (LATENCIES_OF[CLASS], tuple(RATES_OF[CLASS])) if slash else (LATENCIES, VALUES)
+        if OTHER_NAMES.get(rest, rest) not in values and (statistic is None or metric not in latencies):
+            shown = f"a statistic of {', '.join(latencies)}, such as p95_ttft_ms; {', '.join(values)}"
             raise InputError("figure-unknown", f"{name!r} is not a figure of an overhead; write {shown}")
 
 
@@ -80,7 +92,33 @@ def usual(documents: Sequence[RunDocument]) -> list[ComparedFigure]:
     more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
     have = known_names(documents[0])
     figures = [figure_of(name, documents[0]) for name in (*USUAL, *more) if name in have]
+    figures = [each for each in figures if weighed_otherwise(each, documents[0]) is None]
+    figures += [figure_of(name, documents[0]) for name in of_classes(documents[0])]
     return [each for each in (*figures, *CONNECTIONS) if all(each.value(one) is not None for one in documents)]
+
+
+def of_classes(document: RunDocument) -> Iterator[str]:
+    """TTFT and the mean end-to-end latency of each class of a mix; the latter's percentiles where answers are not tokens."""
+    mixed = [(name, one) for name, one in (document.classes or {}).items() if one.endpoint_type is not None]
+    for name, one in mixed[:PARTS]:
+        metric = "ttft" if one.ttft.n else "e2e"
+        figures = dict.fromkeys([*(f"{each}_{metric}_ms" for each in ("mean", "p50", "p99")), "mean_e2e_ms"])
+        yield from (f"{name}/{figure}" for figure in figures)
+
+
+def weighed_otherwise(figure: ComparedFigure, document: RunDocument) -> str | None:
+    """Why a latency of all classes together does not show what is added to a request; None where it does."""
+    closed = slots_of_a_mix(document)
+    if figure.part is not None or figure.statistic is None or figure in CONNECTIONS or not closed:
+        return None
+    return f"requests of {', '.join(closed)} (closed) are another share of all each way; see the figures of each class"
+
+
+def slots_of_a_mix(document: RunDocument) -> list[str]:
+    """The closed classes of a mix of several."""
+    planned = document.plan.description
+    many = len(planned.classes) > 1
+    return [str(planned.classes[number].name) for number in planned.closed_classes] if many else []
 
 
 def row_of(figure: ComparedFigure, direct: Side, through: Side) -> Row:
@@ -90,6 +128,8 @@ def row_of(figure: ComparedFigure, direct: Side, through: Side) -> Row:
         change = undecided(a.value, b.value, "a run has no such value")
     elif open_ended is not None:
         change = undecided(None, None, open_ended)
+    elif (weighed := weighed_otherwise(figure, direct.first.document)) is not None:
+        change = undecided(None, None, weighed)
     elif len(a.runs) < FEWEST:
         change = undecided(a.value, b.value, "one pair does not show how the difference varies")
     else:
@@ -111,8 +151,16 @@ def within_clocks(figure: ComparedFigure, direct: Side, through: Side, change: C
 
 
 def notes(direct: Side, through: Side) -> list[str]:
-    """Caveats: the client's verdicts, gaps that are not comparable, requests that failed."""
-    found = []
+    """Caveats: the client's verdicts, gaps that are not comparable, closed classes of a mix."""
+    closed = slots_of_a_mix(direct.first.document)
+    found = (
+        [
+            f"latencies are compared by class: {', '.join(closed)} (closed) sends fewer requests where they take longer, so "
+            "that those of all requests together are of another mix each way"
+        ]
+        if closed
+        else []
+    )
     for side in (direct, through):
         doubtful = [run.verdict for run in side.runs if run.verdict != "valid"]
         if doubtful:

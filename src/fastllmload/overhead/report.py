@@ -16,6 +16,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
 JSON = "overhead.json"
 PLOTTED = ("mean_ttft_ms", "p50_ttft_ms", "mean_tpot_ms", "mean_e2e_ms")
+MOST_PLOTTED = 12
 TONES = {"better": "valid", "worse": "invalid"}
 BRIEF = (
     "added: through less direct, mean over pairs; the interval allows for chance and the client's own times (client)"
@@ -128,7 +129,8 @@ def page(document: OverheadDocument) -> Page:
 
 def charts(document: OverheadDocument) -> list[Chart]:
     """The difference of each pair: a drift, or a pair that differs from the others, shows here."""
-    names = [name for name in PLOTTED if name in document.added] or list(document.added)[:1]
+    known_to_add = [name for name, one in document.added.items() if one.added is not None] or list(document.added)
+    names = [name for name in known_to_add if name.rpartition("/")[2] in PLOTTED][:MOST_PLOTTED] or known_to_add[:1]
     drawn = []
     for name in names:
         one = document.added[name]

@@ -223,7 +223,7 @@ def run_overhead(
             "option-not-applicable", "--class with a url: all requests take the way of --direct or --through"
         )
     check_own_model(settings, terms.through)
-    check_names([*terms.figures, *(gate.figure for gate in terms.gates)])
+    check_names([*terms.figures, *(gate.figure for gate in terms.gates)], [one.name for one in settings.classes])
     urls = {DIRECT: tuple(direct), THROUGH: tuple(through)}
     ways = {way: changed(of_way(settings, terms.own(way)), target={"urls": each}) for way, each in urls.items()}
     secrets = {way: terms.own(way).secret or secret for way in ways}

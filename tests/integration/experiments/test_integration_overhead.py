@@ -61,6 +61,37 @@ def test_the_interval_contains_what_the_proxy_added(tmp_path: Path, delay_ms: fl
         )
 
 
+MIX = ("--class", "chat share=1", "--class", "back concurrency=2 osl=20")
+
+
+def test_what_a_mix_gets_is_by_class_where_a_class_is_closed(tmp_path: Path) -> None:
+    """It sends fewer requests through the proxy, which are the long ones: the mean of all rises by 18 ms of 20."""
+    for number in range(TRIES):
+        one = measured(tmp_path / f"{number}", 20.0, 4, 1.5, 20.0, number, *MIX)
+        assert one.exit_code == 0 and not set(BOTH) & one.added.keys(), one.said
+        truth = {f"{name}/{figure}": one.truth[figure] for name in ("chat", "back") for figure in BOTH}
+        found = {figure: one.added[figure]["interval"] for figure in truth}
+        if all(low <= truth[figure] <= high for figure, (low, high) in found.items()):
+            break
+    else:
+        pytest.fail(f"{truth} against {found}")
+    assert "by class" in one.said and one.added["req_s"]["added"] < 0
+
+
+def test_a_mix_of_endpoints_has_what_is_added_to_each(tmp_path: Path) -> None:
+    """Open classes: also of all requests together, as both ways have the same ones."""
+    figures = ("embed/p50_e2e_ms", "mean_ttft_ms", "chat/mean_ttft_ms")
+    asked = [text for name in figures for text in ("--figure", name)]
+    mix = ["--class", "chat share=0.7", "--class", "embed share=0.3 endpoint-type=embeddings"]
+    with SimulatorProcess(SimulatorOptions()) as engine, proxied(engine.port, 20.0, tmp_path / "log.npy") as url:
+        ways = ["--direct", engine.url, "--through", url]
+        done = command("overhead", *ways, *SHORT, *mix, *asked, "-o", tmp_path / "o")
+    added = json.loads((tmp_path / "o/overhead.json").read_text())["added"]
+    assert done.returncode == 0 and set(added) == set(figures), done.stderr
+    assert added["embed/p50_e2e_ms"]["added"] > 15
+    assert added["mean_ttft_ms"]["added"] == added["chat/mean_ttft_ms"]["added"]
+
+
 def test_a_gate_on_what_a_gateway_adds_fails(tmp_path: Path) -> None:
     """50 ms are far above what a busy host does by chance."""
     found = measured(tmp_path / "m", 50.0, 4, 1.0, 20.0, 1, "--fail-if", "p50_ttft_ms > +10ms")

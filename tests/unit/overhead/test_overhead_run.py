@@ -197,6 +197,13 @@ def test_every_figure_that_is_accepted_exists(monkeypatch: pytest.MonkeyPatch, t
     assert set(json.loads((tmp_path / "o/overhead.json").read_text())["added"]) == set(names)
 
 
+@pytest.mark.parametrize("name", ["chat/p50_ttft_any_ms", "rank/p50_ttft_ms", "chat/request_goodput", "/p50_ttft_ms"])
+def test_figures_of_a_class_are_checked_before_anything_is_measured(name: str) -> None:
+    check_names(["chat/p95_ttft_ms", "chat/req_s", "mean_e2e_ms"], ["chat"])
+    with raises_code("figure-unknown", name):
+        check_names([name], ["chat"])
+
+
 def test_a_gate_on_a_figure_without_a_value_is_undecided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As of TTFT of embeddings, or goodput without objectives: it fails, and the other figures are reported."""
     target = TwoWays(SlotServer(8, 0.1))
