@@ -138,18 +138,18 @@ Disturb = Callable[[Asked, int, grpc.ServicerContext], None]
 
 
 class Engine(grpc.GenericRpcHandler):
-    """*gap_s* before each token; *disturb* is called before each token, with its number; *told*: of other methods."""
+    """*gap_s* before each token; *disturb* is called before each token, with its number; *answers*: of other methods."""
 
-    def __init__(self, gap_s: float, disturb: Disturb | None, told: dict[str, bytes]) -> None:
-        self.gap_s, self.disturb, self.told = gap_s, disturb, told
+    def __init__(self, gap_s: float, disturb: Disturb | None, answers: dict[str, bytes]) -> None:
+        self.gap_s, self.disturb, self.answers = gap_s, disturb, answers
         self.log: dict[str, Asked] = {}
         self.lock = threading.Lock()
 
     def service(self, call: Any) -> Any:
         path = call.method
         metadata = dict(call.invocation_metadata)
-        if path in self.told:
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: self.told[path])
+        if path in self.answers:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: self.answers[path])
         if path not in READERS:
             return None
         read, answer = READERS[path]
@@ -188,10 +188,10 @@ def grpc_server(
     gap_s: float = 0.005,
     disturb: Disturb | None = None,
     credentials: grpc.ServerCredentials | None = None,
-    told: dict[str, bytes] = MODELS,
+    answers: dict[str, bytes] = MODELS,
 ) -> Iterator[tuple[int, Engine]]:
-    """Yields its port and what it notes. *told*: answers of other methods."""
-    engine = Engine(gap_s, disturb, told)
+    """Yields its port and what it notes. *answers*: of other methods."""
+    engine = Engine(gap_s, disturb, answers)
     server = grpc.server(ThreadPoolExecutor(64), handlers=[engine])
     address = "127.0.0.1:0"
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)

@@ -87,11 +87,11 @@ def test_a_segment_of_more_than_64_kib_has_the_length_of_its_frame() -> None:
     assert read_frame(six, 180_000)["length"] == 180_000 - 60
 
 
-@pytest.mark.parametrize(("flags", "told"), [(0x02, SYN), (0x11, FIN), (0x14, RST), (0x18, 0)])
-def test_flags_of_a_connection_are_read(flags: int, told: int) -> None:
+@pytest.mark.parametrize(("flags", "stated"), [(0x02, SYN), (0x11, FIN), (0x14, RST), (0x18, 0)])
+def test_flags_of_a_connection_are_read(flags: int, stated: int) -> None:
     frame = ipv6(THERE6, HERE6, 3, flags=flags)
     found = read_frame(frame, len(frame) + 3)
-    assert (found["flags"], found["source"], found["target"], found["length"]) == (told, THERE6, HERE6, 3)
+    assert (found["flags"], found["source"], found["target"], found["length"]) == (stated, THERE6, HERE6, 3)
 
 
 def test_ipv6_extension_headers_are_passed() -> None:
@@ -116,8 +116,8 @@ def test_every_cut_is_named() -> None:
     six = ipv6(THERE6, HERE6, 10, extensions=((0, b"\x00" + bytes(6)),))
     for frame, needed in ((ipv4(THERE, HERE, 10), 36), (six, len(six) - 4)):
         for size in range(len(frame)):
-            told = read_frame(frame[:size], len(frame) + 10)
-            assert told == "cut" if size < needed else isinstance(told, dict), size
+            stated = read_frame(frame[:size], len(frame) + 10)
+            assert stated == "cut" if size < needed else isinstance(stated, dict), size
 
 
 def test_lengths_that_contradict_each_other_are_named() -> None:
@@ -146,10 +146,10 @@ def test_any_bytes_give_a_segment_or_a_name() -> None:
             for _ in range(draw.randrange(4)):
                 frame[draw.randrange(len(frame))] = draw.randrange(256)
         frame = frame[: draw.randrange(len(frame) + 1)] if turn % 2 else frame
-        told = read_frame(bytes(frame), draw.choice((len(frame), len(frame) + 50, 0, 0xFFFFFFFF)))
-        seen.add(told if isinstance(told, str) else "segment")
-        if isinstance(told, dict):
-            assert told["length"] <= 0xFFFFFFFF - 40
+        stated = read_frame(bytes(frame), draw.choice((len(frame), len(frame) + 50, 0, 0xFFFFFFFF)))
+        seen.add(stated if isinstance(stated, str) else "segment")
+        if isinstance(stated, dict):
+            assert stated["length"] <= 0xFFFFFFFF - 40
     assert seen == {"segment", "other", "cut", "bad"}
 
 

@@ -96,7 +96,7 @@ class Going:
         listed = of_process(self.process.pid, f"task/{self.process.pid}/children").split()
         return [int(pid) for pid in listed if not word or word in of_process(int(pid), "cmdline")]
 
-    def look(self) -> None:
+    def note_leaks(self) -> None:
         """Notes where the key can be seen of the processes of the run, once its own command line has been blanked."""
         if not self.out.stat().st_size:
             return
@@ -115,7 +115,7 @@ class Going:
         deadline = time.monotonic() + LONGEST_S
         while not happened():
             assert time.monotonic() < deadline and self.process.poll() is None, self.text() + self.err.read_text()
-            self.look()
+            self.note_leaks()
             time.sleep(0.01)
 
     def child(self, word: str) -> int:
@@ -151,7 +151,7 @@ class Going:
             if time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"the run did not end: {self.text()}")
-            self.look()
+            self.note_leaks()
             time.sleep(0.02)
         return self.ended()
 

@@ -233,8 +233,8 @@ def test_a_set_wall_clock_is_reported_and_changes_no_interval(tmp_path, monkeypa
     monkeypatch.setattr(probe, "offset_ns", moved)
     ui = Watching(move)
     assert execute(asked(tmp_path / "run", rate=30.0, duration=1.0, warmup_requests=0), None, ui) == 0
-    told = [sentence for sentence in ui.document["incidents"] if "the wall clock was set" in sentence]
-    assert len(told) == 1 and ("3,600.000 s forward" if hours > 0 else "3,600.000 s back") in told[0]
+    incidents = [sentence for sentence in ui.document["incidents"] if "the wall clock was set" in sentence]
+    assert len(incidents) == 1 and ("3,600.000 s forward" if hours > 0 else "3,600.000 s back") in incidents[0]
     phase = ui.document["phases"][-1]
     assert phase["end_ns"] - phase["start_ns"] == 10**9 and ui.document["status"] == "done"
 

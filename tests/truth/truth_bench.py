@@ -166,10 +166,10 @@ def until_quiet(directory: Path, check: Callable[[Path], tuple[bool | None, str]
             return
         problems.append(problem)
         verdicts.append(passed)
-    told = f"{len(problems)} times: " + " | ".join(problems)
+    described = f"{len(problems)} times: " + " | ".join(problems)
     if len(verdicts) == len(PAUSES_S) and all(verdict is None for verdict in verdicts):
-        pytest.skip(f"the host was not quiet {told}")
-    raise AssertionError(f"failed {told}")
+        pytest.skip(f"the host was not quiet {described}")
+    raise AssertionError(f"failed {described}")
 
 
 def bare_reply_us() -> float:
@@ -222,8 +222,8 @@ def times_within(
     ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
     errors = {"token": tokens, "ttft": ttft, **more_ns}
     found = {name: np.percentile(np.abs(each), [50, 99]) / 1e3 for name, each in errors.items()}
-    told = str({name: figures.round(1).tolist() for name, figures in found.items()})
-    return within(measured, found, p50_us, p99_us), told
+    described = str({name: figures.round(1).tolist() for name, figures in found.items()})
+    return within(measured, found, p50_us, p99_us), described
 
 
 def wait_for_phase(folder: Path, name: str = MEASURE, after_s: float = 0.0) -> dict[str, Any]:

@@ -308,9 +308,9 @@ def test_a_data_sets_answers_in_another_protocols_form(tmp_path, name, form):
     own = form("", planned, [("p2", "second"), ("p1", "first")])[1:]
     found = second_turn(tmp_path, own, "Hm.", reply_of(TWO), name)
     assert found == form("Hm.", TWO, [("r2", "second"), ("r1", "first")])
-    told = [{"role": "assistant", "content": "Own."}, HI]
-    assert [one["role"] for one in second_turn(tmp_path, told, "Hm.", None, name)] == ["user", "assistant", "user"]
-    assert "Hm." not in json.dumps(second_turn(tmp_path, told, "Hm.", reply_of(TWO), name))
+    history = [{"role": "assistant", "content": "Own."}, HI]
+    assert [one["role"] for one in second_turn(tmp_path, history, "Hm.", None, name)] == ["user", "assistant", "user"]
+    assert "Hm." not in json.dumps(second_turn(tmp_path, history, "Hm.", reply_of(TWO), name))
     empty = [{"role": "assistant", "content": ""}, HI]
     assert second_turn(tmp_path, empty, "Hm.", None, name) == [*form("Hm.", [], []), HI]
 

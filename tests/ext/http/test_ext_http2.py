@@ -37,15 +37,15 @@ def merged(steps: list[tuple[int, str, Any]]) -> dict[int, list[tuple[str, Any]]
     """Steps by exchange, payloads that follow each other joined, names of errors."""
     found: dict[int, list[tuple[str, Any]]] = {}
     for number, word, what in steps:
-        told = found.setdefault(number, [])
-        if word == "payload" and told and told[-1][0] == "payload":
-            told[-1] = word, told[-1][1] + what
+        happened = found.setdefault(number, [])
+        if word == "payload" and happened and happened[-1][0] == "payload":
+            happened[-1] = word, happened[-1][1] + what
         elif word == "error":
-            told.append((word, ERROR_NAMES[what]))
+            happened.append((word, ERROR_NAMES[what]))
         elif word == "failed":
-            told.append((word, (ERROR_NAMES[what[0]], what[1])))
+            happened.append((word, (ERROR_NAMES[what[0]], what[1])))
         else:
-            told.append((word, what))
+            happened.append((word, what))
     return found
 
 
@@ -158,33 +158,33 @@ def test_the_library_h2_as_server(drawn: list[tuple[str, int]], streams: int) ->
     for word, at in drawn:
         number = at % streams
         stream = 2 * number + 1
-        told = expected.setdefault(number, [])
-        over = bool(told) and told[-1][0] in ("end", "failed")
-        headed = bool(told)
+        happened = expected.setdefault(number, [])
+        over = bool(happened) and happened[-1][0] in ("end", "failed")
+        headed = bool(happened)
         if over:
             continue
         if word == "head" and not headed:
             server.h2.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream"), ("n", str(at))])
-            told.append(("head", (200, SSE, False, -1)))
+            happened.append(("head", (200, SSE, False, -1)))
         elif word == "ping":
             server.h2.ping(b"12345678")
         elif word == "reset":
             server.h2.reset_stream(stream, 8)
-            told.append(("failed", ("stream_reset", 8)))
+            happened.append(("failed", ("stream_reset", 8)))
         elif headed and word in ("data", "padded"):
             server.h2.send_data(stream, b"%d" % at, pad_length=at if word == "padded" else None)
-            if told[-1][0] == "payload":
-                told[-1] = "payload", told[-1][1] + b"%d" % at
+            if happened[-1][0] == "payload":
+                happened[-1] = "payload", happened[-1][1] + b"%d" % at
             else:
-                told.append(("payload", b"%d" % at))
+                happened.append(("payload", b"%d" % at))
         elif headed and word == "end":
             server.h2.end_stream(stream)
-            told.append(("end", True))
+            happened.append(("end", True))
         elif headed and word == "trailers":
             server.h2.send_headers(stream, [("x", "y")], end_stream=True)
-            told.append(("end", True))
+            happened.append(("end", True))
     server.exchange()
-    assert merged(server.steps) == {number: told for number, told in expected.items() if told}
+    assert merged(server.steps) == {number: happened for number, happened in expected.items() if happened}
 
 
 def test_a_body_waits_for_the_servers_windows() -> None:
@@ -369,9 +369,9 @@ def test_what_breaks_the_protocol_ends_the_connection(data: bytes, error: str, o
     for _ in range(3):
         made.send(made.open(), REQUEST, b"")
     made.out()
-    told = fed(made, data, list(range(len(data))) if one_by_one else [])
-    assert told.pop(-1)[-1] == ("error", error)
-    assert {number: steps[-1] for number, steps in told.items()} == dict.fromkeys(range(3), ("failed", (error, 0)))
+    happened = fed(made, data, list(range(len(data))) if one_by_one else [])
+    assert happened.pop(-1)[-1] == ("error", error)
+    assert {number: steps[-1] for number, steps in happened.items()} == dict.fromkeys(range(3), ("failed", (error, 0)))
     assert f.frames_of(made.out())[-1][0] == f.GOAWAY and made.streams == 0
     assert merged(made.feed(b"more")) == {-1: [("error", error)]}
 
@@ -402,8 +402,8 @@ def test_what_breaks_the_protocol_ends_the_connection(data: bytes, error: str, o
 def test_what_breaks_a_stream_leaves_the_others(data: bytes, error: str) -> None:
     for cuts in ([], list(range(len(data)))):
         made = reader(2)
-        told = fed(made, data, cuts)
-        assert [step[1][0] for step in told[0] if step[0] == "failed"] == [error] and 1 not in told
+        happened = fed(made, data, cuts)
+        assert [step[1][0] for step in happened[0] if step[0] == "failed"] == [error] and 1 not in happened
         assert fed(made, f.head(3) + f.data(3, b"x", end=True), cuts)[1][-1] == ("end", True)
 
 
@@ -431,9 +431,9 @@ def test_whatever_comes_any_split_gives_the_same(pieces: list[bytes], cuts: list
     for made in (whole, cut):
         for _ in range(3):
             made.send(made.open(), REQUEST, b"")
-    told = fed(whole, data, [])
-    assert fed(cut, data, cuts) == told and cut.out() == whole.out()
-    for number, steps in told.items():
+    happened = fed(whole, data, [])
+    assert fed(cut, data, cuts) == happened and cut.out() == whole.out()
+    for number, steps in happened.items():
         assert sum(word in ("end", "failed") for word, _ in steps) <= (number >= 0)
 
 

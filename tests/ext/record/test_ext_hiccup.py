@@ -58,8 +58,8 @@ def test_it_asks_for_the_shortest_slices() -> None:
     meter = HiccupMeter()
     meter.start()
     wait_for(2, meter)
-    told = Path(f"/proc/self/task/{meter.thread_id}/sched")
-    lines = told.read_text().splitlines() if told.exists() else []
+    scheduler = Path(f"/proc/self/task/{meter.thread_id}/sched")
+    lines = scheduler.read_text().splitlines() if scheduler.exists() else []
     meter.stop()
     slices = [line.split()[-1] for line in lines if line.startswith("se.slice")]
     assert meter.slice_error == 0

@@ -80,8 +80,8 @@ def test_agents_have_ids_and_tokens_of_their_own(tmp_path: Path, over_asyncio: b
         assert (name in latest) == bool(planned % 2)
         latest[name] = f"{name};{at + 1}"
     os.close(writing)
-    with open(reading) as told:
-        assert len(told.readlines()) == 6
+    with open(reading) as stream:
+        assert len(stream.readlines()) == 6
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from ext.reactor_drive import RESPONSE, Outcome, drive, read_request, scripted
 
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record.histogram import TOTAL, WORDS
 from fastllmload.records.layout import HTTP_ERROR, OK
 
 MS = 1_000_000
@@ -68,6 +70,16 @@ def test_pools_and_arrivals_send_what_is_theirs(tmp_path: Path) -> None:
     for numbers, slots in ((one, 2), (two, 1)):
         due = of(found, numbers, 13)["t_sched"]
         assert (due[:slots] == start).all() and (due[slots:] > start).all()
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_live_lag_of_a_mix_is_that_of_arrivals(tmp_path: Path, mixed: bool) -> None:
+    """As the certificate's; where all classes are closed loops, it is of all."""
+    made = plan(13, [2, 1], [[6, 8, 9], [7, 10, 11, 12]], [9, 6]) | {"mixed": mixed}
+    with scripted(answer()) as address:
+        found = drive(tmp_path, address, gaps_ms=[3.0] * 6, slots=3, conversations=made)
+    histogram = found.words[k.WORDS :][k.H_LAG * WORDS :][:WORDS]
+    assert len(found.rows) == 6 + 9 + 6 and histogram[TOTAL] == (6 if mixed else 6 + 9 + 6)
 
 
 def test_slots_without_arrivals_end_with_the_time(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def test_a_run_shows_what_it_does(load: tuple[str, str], more: tuple[str, ...], 
     judgement = judge(read(folder))
     states = {found.requirement.id: found.outcome for found in judgement.findings}
     assert {name: states[name] for name in (*SEEN, *more) if states[name].state != TRUE} == {}
-    told = read_stored(folder)[0]["compliance"]
-    assert told["verdict"] == judgement.verdict == "not compliant"
-    assert "IETF-4.5.1-b" in told["must"]["false"]
+    judged = read_stored(folder)[0]["compliance"]
+    assert judged["verdict"] == judgement.verdict == "not compliant"
+    assert "IETF-4.5.1-b" in judged["must"]["false"]
     assert main(["compliance", str(folder)]) == 1
 
 

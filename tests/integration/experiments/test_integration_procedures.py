@@ -139,6 +139,6 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_left(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     output = ["--output", str(tmp_path / "p")] if words else []
     assert main(["procedure", *words, *output]) == 2
-    told = capsys.readouterr().err
-    assert said in told and "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert said in printed and "Traceback" not in printed
     assert not (tmp_path / "p").exists()

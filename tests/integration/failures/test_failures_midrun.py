@@ -77,7 +77,7 @@ def test_interrupted_once_it_drains_and_marks(going: Going) -> None:
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
-def test_interrupted_twice_or_told_to_end_it_cancels_and_writes(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+def test_interrupted_twice_or_asked_to_end_it_cancels_and_writes(tmp_path: Path, numbers: tuple[int, ...]) -> None:
     """Answers of many minutes are in flight: it does not wait for them."""
     slow = ("--isl", "16", "--osl", "uniform:1,30000", "--warmup", "0", "--simulate", "ttft_ms=5", "itl_ms=20")
     one = begin(tmp_path / "run", *LONG, *slow)
@@ -241,8 +241,8 @@ def test_the_supervisor_is_killed(going: Going) -> None:
     found = load(going.folder)
     assert found.incomplete and (found.rows["status"] == OK).any()
     for reading in ("export", "compliance"):
-        told = report(going.folder, reading)
-        assert says(told.stderr, "run-killed", f"fastllmload report {going.folder}"), told.stderr
+        reported = report(going.folder, reading)
+        assert says(reported.stderr, "run-killed", f"fastllmload report {going.folder}"), reported.stderr
         assert (going.folder / ".work").exists()
     again = report(going.folder)
     assert again.returncode == 0 and "INCOMPLETE (killed)" in again.stdout, again.stdout + again.stderr
@@ -314,9 +314,9 @@ def test_a_server_lost_in_the_warm_up_is_reported_before_the_measurement(tmp_pat
     assert ended.code == 3 and "Traceback" not in ended.said and "\nmeasure:" not in ended.out, ended.said
     assert document is not None and document["status"] == "partial"
     assert [phase["name"] for phase in document["phases"]] == ["warmup"]
-    (told,) = document["incidents"]
-    assert says(told, "target-lost", "300", server.url)
-    assert told in ended.out
+    (reported,) = document["incidents"]
+    assert says(reported, "target-lost", "300", server.url)
+    assert reported in ended.out
     assert {"warmup"} == {PHASE_NAMES[phase] for phase in load(ended.folder).rows["phase"]}
 
 

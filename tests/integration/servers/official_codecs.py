@@ -34,7 +34,7 @@ def engine(name: str, address: str, case: str) -> dict[str, Any]:
             if vllm
             else sglang_scheduler_pb2_grpc.SglangSchedulerStub(channel)
         )
-        told = stub.GetModelInfo(types.GetModelInfoRequest())
+        info = stub.GetModelInfo(types.GetModelInfoRequest())
         well = stub.HealthCheck(types.HealthCheckRequest())
         try:
             answers = list(stub.Generate(asked, metadata=CASES[case], timeout=60))
@@ -44,8 +44,8 @@ def engine(name: str, address: str, case: str) -> dict[str, Any]:
     last = answers[-1].complete
     return {
         "ids": ids, "last": list(last.output_ids), "finish": last.finish_reason, "chunks": len(answers) - 1,
-        "usage": [last.prompt_tokens, last.completion_tokens], "model": told.served_model_name,
-        "context": told.max_context_length, "healthy": well.healthy,
+        "usage": [last.prompt_tokens, last.completion_tokens], "model": info.served_model_name,
+        "context": info.max_context_length, "healthy": well.healthy,
     }  # fmt: skip
 
 

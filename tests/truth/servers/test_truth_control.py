@@ -193,6 +193,48 @@ def test_every_level_of_a_search_and_a_sweep_is_reset(tmp_path: Path) -> None:
         assert len(asked(truth, "POST /reset_prefix_cache")) == 4
 
 
+SEARCH = ("search", "--isl", "64", "--osl", "8", "--goodput", "ttft:1000", "--level-duration", "1s", "--min", "20",
+          "--max", "40", "--max-levels", "2", "--runs", "1", "--warmup", "5")  # fmt: skip
+QUICK = ("--quick", "--warmup", "0")
+
+
+@pytest.mark.parametrize(
+    ("words", "levels"),
+    [
+        (SEARCH, 2),
+        (("procedure", "ttft", *QUICK, "--rate", "20", "-n", "1000", "--isl", "64", "--osl", "8"), 1),
+        (("procedure", "itl", *QUICK, "--capacity", "40", "--capacity-source", "a test"), 1),
+        (("procedure", "fairness", *QUICK, "--capacity", "40", "--capacity-source", "a test"), 1),
+    ],
+    ids=["search", "ttft", "itl", "fairness"],
+)
+def test_every_run_of_a_search_and_of_procedures_is_prepared_once(
+    tmp_path: Path, words: tuple[str, ...], levels: int
+) -> None:
+    """By each engine's log: reset, proof, reset, the profile's begin, then only measured requests until its end."""
+    with replicas(tmp_path) as (urls, logs):
+        targets = [word for url in urls for word in ("--url", url)]
+        control = ["--between", "reset-cache", "--between", "profile", "--settle", "none", "--ui", "plain"]
+        done = command(*words, *targets, *control, "-o", str(tmp_path / "o"))
+    said = done.stdout + done.stderr
+    documents = [json.loads(path.read_text()) for path in sorted((tmp_path / "o" / "levels").glob("*/run.json"))]
+    assert len(documents) >= levels, said
+    for truth in map(load_truth, logs):
+        begins, ends = asked(truth, "POST /start_profile"), asked(truth, "POST /stop_profile")
+        resets = asked(truth, "POST /reset_prefix_cache")
+        assert len(begins) == len(ends) == len(documents) and len(resets) == 2 * len(documents), said
+        received = truth.requests["t_recv_first"][truth.requests["key"] != NO_KEY]
+        previous = 0
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            first, second = (each.t_ns for each in resets[2 * number : 2 * number + 2])
+            assert previous < first < second < begin.t_ns < end.t_ns
+            assert not ((received > first) & (received < begin.t_ns)).any(), "no load while servers are prepared"
+            during = (truth.requests["t_recv_first"] > begin.t_ns) & (truth.requests["t_recv_first"] < end.t_ns)
+            assert during.any() and (truth.requests["key"][during] != NO_KEY).all(), "no probe is profiled"
+            assert truth.requests["t_end"][during].max() < end.t_ns
+            previous = end.t_ns
+
+
 def test_what_servers_say_of_themselves_is_kept_and_compared(tmp_path: Path) -> None:
     runs = []
     for blocks in ("16", "32"):

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.agentic_traces import BLOCK, write_trace
 from truth.truth_bench import Measured, measure, until_quiet
 
 from fastllmload.arrivals.curve import SlotChanges, read_curve, slot_changes
 from fastllmload.metrics.run.window import window_of
 from fastllmload.plan.archive import load_plan
+from fastllmload.plan.plan import Plan
 from fastllmload.records.layout import OK
+from fastllmload.workload.traces.formats import read_call_graph
 
 ENGINE: dict[str, Any] = {"ttft_ms": 30.0, "itl_ms": 4.0, "phase": "spread"}
 OPTIONS = ["--seed", "5", "--no-telemetry", "--warmup", "8", "--ramp-share", "0", "--duration", "2"]
@@ -212,6 +215,51 @@ def test_a_slot_holds_a_conversation(tmp_path: Path, workers: str) -> None:
     batch = ours[ours["request_class"] == 1]
     starts = batch["t_sched"][(batch["turn"] == 0) & (batch["t_sched"] > zero(measured))]
     assert set(starts.tolist()) <= set(batch["t_end_user"][batch["turn"] == 2].tolist())
+
+
+@pytest.mark.parametrize("slots", ["3", "ramp:1,6"])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_slot_holds_a_session_of_a_trace(tmp_path: Path, workers: str, slots: str) -> None:
+    """By the engine's log: at most as many sessions at once as the class has slots, every call after all that it waits for
+    and its delay; sessions are complete, or end where sending ends. The next one is due when that of its slot ended.
+    """
+    trace = tmp_path / "trace.jsonl"
+    rows = write_trace(trace, 30, seed=4)
+    graph = read_call_graph("agentic-mooncake", trace)
+    agents = f"agents concurrency={slots} workload=agentic-mooncake dataset-path={trace}"
+    quick = {"overrides": (("block_size", str(BLOCK)),), "ttft_ms": 4.0, "itl_ms": 1.0}
+    measured = sent(tmp_path / "run", (agents, CHAT), "--workers", workers, **quick)
+    ours, theirs = measured.joined()
+    plan, mine = Plan.read_record(measured.run.directory / "plan"), np.flatnonzero(ours["request_class"] == 0)
+    assert (ours["status"] == OK).all() and (ours["request"][mine] < plan.requests).all()
+    sessions, of_session = np.unique(ours["session"][mine], return_inverse=True)
+    begin, end = np.full(len(sessions), np.iinfo(np.int64).max), np.zeros(len(sessions), np.int64)
+    np.minimum.at(begin, of_session, theirs["t_recv_first"][mine] - zero(measured))
+    np.maximum.at(end, of_session, theirs["t_end"][mine] - zero(measured))
+    calls = (ours["request"][mine].astype(np.int64) - plan.open_requests) % len(
+        graph.call_id
+    )  # the pool repeats the file
+    joins = 0
+    for number, ended in enumerate(end):
+        own = calls[of_session == number]
+        place = {int(graph.call_id[call][1:]): at for call, at in zip(own, mine[of_session == number], strict=True)}
+        for row, at in place.items():
+            delay = round(rows[row].wait_ms * 1e6)
+            before = [place[one] for one in rows[row].waits]  # every one of them was sent
+            assert all(theirs["t_recv_first"][at] >= theirs["t_end"][one] + delay for one in before)
+            joins += len(before) > 1
+        (of_trace,) = set((np.searchsorted(graph.first_call, own, "right") - 1).tolist())
+        assert len(own) == np.diff(graph.first_call)[of_trace] or ended + 16_000_000 > 2_000_000_000
+    assert joins > 0 and len(sessions) > 10
+    changes = slot_changes(read_curve("steps:3" if slots == "3" else slots, 2.0), 2.0)
+    t = np.arange(1_000_000, 1_950_000_000, 1_000_000)
+    held = np.searchsorted(np.sort(begin), t, "right") - np.searchsorted(np.sort(end), t, "right")
+    assert (held <= changes.at(t)).all() and held.max() == changes.slots.max()
+    block = measured.document["classes"]["agents"]["slots"]
+    assert block["above_share"] == 0 and block["achieved_mean"] == pytest.approx(held.mean(), rel=0.1)
+    first = ours["t_sched"][mine][ours["turn"][mine] == 0]
+    opened = set((changes.t_ns + zero(measured)).tolist())
+    assert opened <= set(first.tolist()) <= opened | set(ours["t_end_user"][mine].tolist())
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

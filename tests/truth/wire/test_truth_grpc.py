@@ -178,10 +178,10 @@ def test_a_saved_plan_sends_the_same_messages(tmp_path: Path, name: str) -> None
 )  # fmt: skip
 def test_models_that_triton_does_not_list(models: Any, options: tuple[str, ...], code: str) -> None:
     """Without a list that can be read, -m is needed; else its name must be in the list."""
-    told = (
+    answers = (
         {} if models is None else {KSERVE + "RepositoryIndex": models if isinstance(models, bytes) else listed(*models)}
     )
-    with grpc_server(told=told) as (port, _):
+    with grpc_server(answers=answers) as (port, _):
         done = command(
             "--endpoint-type", "kserve-grpc", "--url", f"http://127.0.0.1:{port}", "--rate", "5", "-n", "3", *options
         )  # fmt: skip

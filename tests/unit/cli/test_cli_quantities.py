@@ -108,7 +108,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 TEXTS = {
     read.axis, read.between, read.columns, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object,
     read.listen, read.matchers, read.metric, read.models, read.page, read.pair, read.path, read.penalty,
-    read.percentile_metrics, read.port, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
+    read.percentile_metrics, read.port, read.prompt, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
     read.session_end, read.session_field, read.session_header, read.session_start, read.session_token, read.text,
     read.url, read.url_path,
 }  # fmt: skip
@@ -136,7 +136,7 @@ ALL = (*OPTIONS, *OWN_OPTIONS)
 # Fields of RunSettings that no option sets with a text of its own.
 DERIVED = {"load.warmup_requests", "load.warmup_tokens", "load.warmup_seconds", "load.rate", "load.rate_curve",
            "load.concurrency", "load.concurrency_curve",
-           "workload.least_output", "workload.salt", "workload.stream", "workload.prefix_stream",
+           "workload.prompt", "workload.least_output", "workload.salt", "workload.stream", "workload.prefix_stream",
            "output.plan_urls"}  # fmt: skip
 
 

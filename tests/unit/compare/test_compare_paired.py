@@ -201,9 +201,9 @@ def test_the_comparison_says_that_requests_were_paired_and_by_what(tmp_path: Pat
     pairs = rows["mean_e2e_ms"].change.pairs
     assert f"plan {'d' * 12}" in written["paired"]["by"]
     assert written["paired"]["pairs"]["mean_e2e_ms"] == written["figures"]["mean_e2e_ms"]["pairs"] == pairs
-    told = " ".join(" ".join(text.lines(for_terminal(found, [], 80), 80)).split())
-    assert f"{'d' * 12}: {pairs:,} pairs in 20 blocks" in told
-    assert "0.5 % standard error" in told
+    printed = " ".join(" ".join(text.lines(for_terminal(found, [], 80), 80)).split())
+    assert f"{'d' * 12}: {pairs:,} pairs in 20 blocks" in printed
+    assert "0.5 % standard error" in printed
 
 
 def test_runs_of_two_plans_are_not_paired(tmp_path: Path) -> None:

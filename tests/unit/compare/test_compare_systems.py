@@ -220,7 +220,7 @@ def test_runs_at_the_same_arrivals_are_not_independent(digests: list[str], proce
         [at_arrivals(name, p99, digests, process) for name, p99 in (("a", FAST), ("b", SLOW))], ["p99_ttft_ms"]
     )
     assert len(found.claims()) == claims
-    told = [note for note in found.notes if "does not cover other arrivals" in note]
-    assert len(told) == (0 if claims else 2)
+    limits = [note for note in found.notes if "does not cover other arrivals" in note]
+    assert len(limits) == (0 if claims else 2)
     last = list(text.lines(for_terminal(found), 200))[-1]
     assert last.startswith("- claim: a is") if claims else "too few" in last

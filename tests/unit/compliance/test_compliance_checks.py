@@ -147,7 +147,7 @@ def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: P
         "7 requests" in found.reason and "50 tokens" in found.reason and "0 were excluded" in found.reason
     )
     document(cases)["findings"]["levels"] = [{"short": 0}, {"short": 7}, {"short": 0}, {"short": 0}]
-    assert said(cases, tmp_path / "told", tests.long_enough_outputs(50)).state == TRUE
+    assert said(cases, tmp_path / "reported", tests.long_enough_outputs(50)).state == TRUE
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = 20
     document(cases)["findings"]["levels"][1]["short"] = 100
     assert said(cases, tmp_path / "all", tests.long_enough_outputs(50)).state == FALSE

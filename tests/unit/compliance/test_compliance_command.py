@@ -41,8 +41,8 @@ def written_procedure(cases: Cases, folder: Path) -> Path:
 def test_a_compliant_run_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The verdict comes first, then what was judged."""
     assert main(["compliance", str(written(plain().run, tmp_path / "run"))]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].split(maxsplit=1) == ["verdict", "CONDITIONALLY COMPLIANT"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split(maxsplit=1) == ["verdict", "CONDITIONALLY COMPLIANT"]
 
 
 def test_a_run_that_is_not_compliant_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,8 +67,8 @@ def test_json_has_everything_that_is_asked_for(tmp_path: Path, capsys: pytest.Ca
 def test_all_lists_every_requirement_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a line each, with its state."""
     assert main(["compliance", str(written(plain().run, tmp_path / "run")), "--all"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith(("IETF-", "BLOG-", "ASIAI-", "SG-", "ETALON-")) for line in told) == 653
+    printed = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("IETF-", "BLOG-", "ASIAI-", "SG-", "ETALON-")) for line in printed) == 653
 
 
 def test_a_procedure_is_judged_with_its_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,8 +97,8 @@ def test_a_broken_document_is_one_sentence(content: bytes, tmp_path: Path, capsy
     """Exit code 2, naming the file."""
     (tmp_path / "procedure.json").write_bytes(content)
     assert main(["compliance", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "procedure.json" in told and told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "procedure.json" in printed and printed.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["", "gone"])
@@ -125,9 +125,9 @@ def test_a_damaged_file_is_a_sentence_or_not_compliant(
         else:
             (folder / name).write_bytes(content)
         code = main(["compliance", str(folder)])
-        told = capsys.readouterr()
-        assert code in (1, 2), f"{name} {how}: {told.err}"
-        assert "Traceback" not in told.err
+        printed = capsys.readouterr()
+        assert code in (1, 2), f"{name} {how}: {printed.err}"
+        assert "Traceback" not in printed.err
         (folder / name).write_bytes(whole)
 
 
@@ -146,8 +146,8 @@ def test_a_level_that_cannot_be_read_is_reported(name: str, tmp_path: Path, caps
     (folder / "levels" / "001" / name).write_bytes(b"{")
     (folder / "preparation" / "01-001-warm-up").mkdir(parents=True)
     assert main(["compliance", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert "levels/001 is missing" in told.out and name in told.out and told.err == ""
+    printed = capsys.readouterr()
+    assert "levels/001 is missing" in printed.out and name in printed.out and printed.err == ""
 
 
 def test_what_is_damaged_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,9 +155,9 @@ def test_what_is_damaged_was_measured(tmp_path: Path, capsys: pytest.CaptureFixt
     folder = written_procedure(ttft(), tmp_path / "procedure")
     (folder / "levels/000/tokens.npy").write_bytes(b"{")
     assert main(["compliance", str(folder)]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert "level was measured" not in told
-    assert "levels/000/tokens.npy" in told and "restore its files" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "level was measured" not in printed
+    assert "levels/000/tokens.npy" in printed and "restore its files" in printed
 
 
 def test_a_reader_may_leave_early(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_level_removed_from_the_list_is_reported(
     folder = written_procedure(throughput(), tmp_path / "p")
     changed(folder, levels=json.loads((folder / "procedure.json").read_text())["levels"][keep])
     assert main(["compliance", str(folder)]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert words in told and "no level may" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert words in printed and "no level may" in printed
 
 
 def test_a_level_that_is_gone_from_the_list_and_the_folder_leaves_its_number(
@@ -223,8 +223,8 @@ def test_what_has_no_key_word_is_listed_separately(tmp_path: Path, capsys: pytes
     """One run of each system breaks no key word; the advice to measure three is named, with what to do."""
     folder, other = (str(written(plain().run, tmp_path / name)) for name in ("a", "b"))
     assert main(["compliance", folder, "--against", other]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "without a key word" in told and "IETF-6.3-b false: runs per system: 1; do: measure 3 each" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "without a key word" in printed and "IETF-6.3-b false: runs per system: 1; do: measure 3 each" in printed
     main(["compliance", folder, "--against", other, "--json"])
     entries = json.loads(capsys.readouterr().out)["beside"]
     assert {"IETF-6.3-b", "IETF-6.4-e"} <= {entry["id"] for entry in entries}
@@ -247,8 +247,8 @@ def test_a_folder_is_not_compared_with_itself_or_with_another_test(
     ):
         options = [word for folder in against[1:] for word in ("--against", folder)]
         assert main(["compliance", against[0], *options]) == 2
-        told = capsys.readouterr().err
-        assert words in told and told.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert words in printed and printed.count("\n") == 1
 
 
 def test_what_is_compared_with_must_have_come_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,5 +258,5 @@ def test_what_is_compared_with_must_have_come_to_its_end(tmp_path: Path, capsys:
     assert main(["compliance", folder, "--against", str(other)]) == 0
     changed(other, status="interrupted")
     assert main(["compliance", folder, "--against", str(other)]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert "b: the procedure" in told and "ended as interrupted" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "b: the procedure" in printed and "ended as interrupted" in printed

@@ -75,8 +75,8 @@ def test_a_late_client_was_not_the_limit_of_a_level_that_is_decided(
     late = cases.levels[0]
     late.manifest["certificate"]["generator_limited"] = True
     late.entry = {key: value for key, value in (late.entry or {}).items() if key not in ("passes", "criteria")} | entry
-    told = [text for text in deviations(cases.evidence(tmp_path)) if text.startswith("the client was the limit")]
-    assert [late.name in text for text in told] == [True] * named
+    reasons = [text for text in deviations(cases.evidence(tmp_path)) if text.startswith("the client was the limit")]
+    assert [late.name in text for text in reasons] == [True] * named
 
 
 def test_a_late_client_was_the_limit_of_a_plain_run(tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ def test_a_broken_must_is_not_compliant(tmp_path: Path) -> None:
     cases.undeclare("sut.boundary")
     judgement = judged(cases, tmp_path)
     assert judgement.verdict == NOT
-    told = document(judgement)
-    (entry,) = [entry for entry in told.unmet if entry.id == "IETF-4.1-a"]
+    shown = document(judgement)
+    (entry,) = [entry for entry in shown.unmet if entry.id == "IETF-4.1-a"]
     assert entry.state == "undeclared"
     assert entry.remedy is not None and entry.remedy.startswith("--declare sut.boundary=")
-    assert told.must.undeclared == ("IETF-4.1-a",)
+    assert shown.must.undeclared == ("IETF-4.1-a",)
 
 
 def test_a_quick_procedure_never_complies(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
 def test_a_declared_line_end_begins_no_line(tmp_path: Path) -> None:
     """Otherwise a declaration could look like a statement that holds."""
     cases = plain().declare(guardrails__names="none\nIETF-4.2-a  MUST  true")
-    told = list(lines(blocks(judged(cases, tmp_path), everything=True)))
-    assert len(told) == len("\n".join(told).splitlines())
-    assert sum(line.startswith("IETF-4.2-a ") for line in told) == 1
+    shown = list(lines(blocks(judged(cases, tmp_path), everything=True)))
+    assert len(shown) == len("\n".join(shown).splitlines())
+    assert sum(line.startswith("IETF-4.2-a ") for line in shown) == 1
 
 
 def test_what_a_run_does_not_exercise_is_met_by_design(tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_deviations_are_named_where_no_key_word_is_broken(tmp_path: Path) -> Non
     manifest["plan"]["description"]["workload"]["deviations"] = ["lengths are not the standard ones"]
     manifest["certificate"]["generator_limited"] = True
     manifest["counts"]["output_tokens_source"]["estimate"] = 3
-    told = " | ".join(judged(cases, tmp_path).deviations)
-    assert "standard ones" in told and "the client" in told and "3 output counts" in told
+    shown = " | ".join(judged(cases, tmp_path).deviations)
+    assert "standard ones" in shown and "the client" in shown and "3 output counts" in shown
 
 
 def test_the_document_is_json_and_whole(tmp_path: Path) -> None:
     """With everything asked for, all 653 are in it."""
-    told = json.loads(json.dumps(document_with_all(judged(plain(), tmp_path))))
-    assert len(told["requirements"]) == 653 == sum(told["counts"].values())
+    shown = json.loads(json.dumps(document_with_all(judged(plain(), tmp_path))))
+    assert len(shown["requirements"]) == 653 == sum(shown["counts"].values())
 
 
 def test_the_text_names_what_to_do_and_stays_in_its_width(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ def test_the_text_names_what_to_do_and_stays_in_its_width(tmp_path: Path) -> Non
     cases = plain()
     for key in ("sut.boundary", "guardrails.names", "tokenizer.name"):
         cases.undeclare(key)
-    told = list(lines(blocks(judged(cases, tmp_path)), width=80))
-    assert told[0].split() == ["verdict", "NOT", "COMPLIANT"]
-    assert any(line.strip() == "--declare sut.boundary=model_engine" for line in told)
-    assert all(len(line) <= 80 or "--declare" in line for line in told)
+    shown = list(lines(blocks(judged(cases, tmp_path)), width=80))
+    assert shown[0].split() == ["verdict", "NOT", "COMPLIANT"]
+    assert any(line.strip() == "--declare sut.boundary=model_engine" for line in shown)
+    assert all(len(line) <= 80 or "--declare" in line for line in shown)
 
 
 ORDER = (NOT, CONDITIONAL, UNCONDITIONAL)

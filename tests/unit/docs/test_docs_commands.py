@@ -65,6 +65,7 @@ FILES = {
         + "\n"
         for k in range(4)
     ),
+    "prompts.txt": "Why is the sky blue?\nName three rivers.\n",
     "stack.jsonl": "".join(json.dumps({"content": f"def f{k}(x):\n    return x + {k}\n"}) + "\n" for k in range(8)),
 }
 

@@ -92,10 +92,10 @@ def test_what_a_hung_hook_started_does_not_outlive_it(tmp_path: Path) -> None:
 def test_a_hook_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now and then, with the time after which it is stopped and the option that sets it."""
     monkeypatch.setattr(hooks, "REPORT_EVERY_S", 0.1)
-    told: list[str] = []
-    run_hook("restart", "sleep 1", timeout_s=60, say=told.append)
-    assert 1 <= len(told) <= 10
-    assert all(("60 s (--hook-timeout)" in text) for text in told)
+    reported: list[str] = []
+    run_hook("restart", "sleep 1", timeout_s=60, say=reported.append)
+    assert 1 <= len(reported) <= 10
+    assert all(("60 s (--hook-timeout)" in text) for text in reported)
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:

@@ -103,10 +103,10 @@ def test_a_damaged_level_is_reported_and_measured_again(
     (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text(document)
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
-        (told,) = experiment.journal.document.warnings
+        (reported,) = experiment.journal.document.warnings
     assert runs.folders[3:] == ["001-rate-2"]
-    assert (told[:16], code_of(told)) == ("level 1 (rate 2)", "level-damaged") and words in told
-    assert "001-rate-2.cut-1" in told and told in capsys.readouterr().err
+    assert (reported[:16], code_of(reported)) == ("level 1 (rate 2)", "level-damaged") and words in reported
+    assert "001-rate-2.cut-1" in reported and reported in capsys.readouterr().err
     assert (tmp_path / "p" / "levels" / "001-rate-2.cut-1" / "run.json").read_text() == document
 
 
@@ -200,9 +200,9 @@ def test_a_level_that_was_stopped_early_gives_a_warning(runs: FakeRuns, tmp_path
     for _ in range(2):
         with made(tmp_path / "p") as experiment:
             experiment.level("rate 40", at_rate(experiment.base, 40.0))
-            (told,) = experiment.journal.document.warnings
-            assert (told[:17], code_of(told)) == ("level 0 (rate 40)", "cascading-failures")
-            assert "50%" in told and "last 100 requests" in told
+            (reported,) = experiment.journal.document.warnings
+            assert (reported[:17], code_of(reported)) == ("level 0 (rate 40)", "cascading-failures")
+            assert "50%" in reported and "last 100 requests" in reported
 
 
 def test_a_level_whose_requests_did_not_end_has_a_bound(runs: FakeRuns, tmp_path: Path) -> None:
@@ -324,11 +324,11 @@ def test_unused_levels_are_quarantined_and_reported(runs: FakeRuns, tmp_path: Pa
         experiment.level("rate 1", at_rate(experiment.base, 1.0))
         experiment.level("rate 5", at_rate(experiment.base, 5.0))
         experiment.quarantine_unused_levels()
-        told = experiment.journal.document.warnings
+        reported = experiment.journal.document.warnings
     there = sorted(place.name for place in (tmp_path / "p" / "levels").iterdir())
     assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
-    assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
-    assert codes(told) == ["level-unused", "level-unused"]
+    assert [text.split(" was ")[0] for text in reported] == ["levels/001-rate-2", "levels/002-rate-3"]
+    assert codes(reported) == ["level-unused", "level-unused"]
 
 
 def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_an_amount_of_warm_up_without_effect_gives_a_warning(
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"),
+    ("reported", "asked"),
     [
         ({"continuous_usage": False, "token_ids": False}, ["auto", "off", "off"]),
         ({"continuous_usage": True, "token_ids": None}, ["auto", "auto", "auto"]),
@@ -368,10 +368,10 @@ def test_an_amount_of_warm_up_without_effect_gives_a_warning(
     ids=["neither", "usage", "token ids"],
 )
 def test_a_target_that_does_not_say_what_events_carry_is_asked_once(
-    runs: FakeRuns, tmp_path: Path, told: dict[str, bool | None], asked: list[str]
+    runs: FakeRuns, tmp_path: Path, reported: dict[str, bool | None], asked: list[str]
 ) -> None:
     """Otherwise each level would repeat queries whose answer is known; another target is queried again."""
-    runs.answer = lambda settings: {"target": told}
+    runs.answer = lambda settings: {"target": reported}
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
         assert [settings.workload.continuous_usage for settings in runs.asked] == asked

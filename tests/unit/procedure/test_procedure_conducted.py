@@ -94,7 +94,7 @@ def test_only_two_tests_send_a_workload_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "load", "told"),
+    ("name", "load", "reason"),
     [
         ("throughput", Load(num_requests=40), "--num-requests has"),
         ("ttft", Load(duration=9.0), "--duration has"),
@@ -103,11 +103,11 @@ def test_only_two_tests_send_a_workload_of_their_own() -> None:
         ("prefix-cache", Load(num_requests=40, duration=9.0), None),
     ],
 )
-def test_an_end_that_a_test_does_not_use_gives_a_warning(name: str, load: Load, told: str | None) -> None:
+def test_an_end_that_a_test_does_not_use_gives_a_warning(name: str, load: Load, reason: str | None) -> None:
     """It was dropped without a word."""
     test = ten.test_named(name)
     said = " ".join(without_effect(test, RunSettings(load=load), test.parameters()))
-    assert said.startswith(told) if told else said == ""
+    assert said.startswith(reason) if reason else said == ""
 
 
 def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> None:

@@ -116,14 +116,14 @@ def test_a_setting_of_a_later_version_is_not_recorded(tmp_path: Path) -> None:
 def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
     """It says what the exit code tells of the client, not what is measured; the declared GPUs enter figures."""
 
-    def told_journal(**output: Any) -> journal.Journal:
+    def journal_with_output(**output: Any) -> journal.Journal:
         settings = msgspec.structs.replace(SETTINGS, output=Output(**output))
         return journal.Journal(tmp_path, ProcedureDocument, "ttft", {"run": recorded_settings(settings)})
 
-    told_journal().save()
-    assert told_journal(strict=True, ui="none").resumed
+    journal_with_output().save()
+    assert journal_with_output(strict=True, ui="none").resumed
     with raises_code("experiment-changed", "run.output.gpus null, now 4"):
-        told_journal(gpus=4)
+        journal_with_output(gpus=4)
 
 
 def test_a_new_credential_does_not_change_the_parameters(tmp_path: Path) -> None:
@@ -133,14 +133,14 @@ def test_a_new_credential_does_not_change_the_parameters(tmp_path: Path) -> None
         body = f'{{"api_key": "{key}", "top_k": {top_k}}}'
         return RunSettings(target=Target(headers=(("X-Token", key),)), workload=Workload(extra_body=body))
 
-    def told_journal(settings: RunSettings) -> journal.Journal:
+    def journal_with_output(settings: RunSettings) -> journal.Journal:
         return journal.Journal(
             tmp_path, ProcedureDocument, "ttft", {"run": recorded_settings(settings)}, redact=redactor(settings, None)
         )
 
-    told_journal(asked("sk-first")).save()
+    journal_with_output(asked("sk-first")).save()
     assert "sk-first" not in (tmp_path / journal.FILE).read_text()
-    assert told_journal(asked("sk-second")).resumed
+    assert journal_with_output(asked("sk-second")).resumed
     assert digest(asked("sk-first")) == digest(asked("sk-second")) != digest(asked("sk-first", 6))
     with raises_code("experiment-changed", "run.workload.extra_body "):
-        told_journal(asked("sk-first", 6))
+        journal_with_output(asked("sk-first", 6))

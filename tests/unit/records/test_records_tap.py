@@ -96,16 +96,16 @@ class Wire:
         first = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(np.bincount(events["row"], minlength=len(rows)), out=first[1:])
         self.write(folder, remote, tls)
-        told = join_tap(folder, rows, events, first)[None]
-        assert told.joined + told.narrowed + sum(told.unmatched.values()) == len(events)
-        return Joined(rows, events, told)
+        facts = join_tap(folder, rows, events, first)[None]
+        assert facts.joined + facts.narrowed + sum(facts.unmatched.values()) == len(events)
+        return Joined(rows, events, facts)
 
 
 @dataclass
 class Joined:
     rows: np.ndarray
     events: np.ndarray
-    told: Tap
+    facts: Tap
 
     @property
     def times(self) -> list[int]:
@@ -142,8 +142,8 @@ def test_every_time_of_a_row_is_that_of_its_segment(tmp_path: Path) -> None:
     assert list(found.events["bracket_ns"]) == [0] * 4
     assert found.row("t_headers", "t_any", "t_first", "t_last", "t_end") == [20_000, 20_000, 20_000, 50_000, 50_000]
     assert found.row("t_wire", "t_end_user") == [10_020, 1_010_000], "what user space saw stays"
-    assert found.told.matched_share == 1.0
-    assert found.told.requests_timed == 1
+    assert found.facts.matched_share == 1.0
+    assert found.facts.requests_timed == 1
 
 
 def test_the_same_read_bit_stays(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_retransmission_does_not_make_bytes_later(tmp_path: Path) -> None:
     found = wire.join(tmp_path)
     assert found.times == [20_000, 30_000, 40_000, 50_000]
     assert found.row("t_wire") == [10_020]
-    assert found.told.retransmitted == 2
+    assert found.facts.retransmitted == 2
 
 
 def test_bytes_after_a_gap_arrive_with_the_segment_that_closes_it(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_bytes_after_a_gap_arrive_with_the_segment_that_closes_it(tmp_path: Path
     wire.comes(90 * MS, HEAD + EVENT, EVENT + 10)
     found = wire.join(tmp_path)
     assert found.times == [20_000, 90_000, 90_000, 90_000]
-    assert found.told.out_of_order == 2
+    assert found.facts.out_of_order == 2
 
 
 def test_the_kernels_stamp_of_waiting_bytes_is_too_early(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_port_that_is_used_again_is_another_connection(tmp_path: Path) -> None
         wire.open(t + 100 * MS)
     found = wire.join(tmp_path)
     assert found.times == [at + number * 200_000 for number in range(2) for at in (20_000, 30_000, 40_000, 50_000)]
-    assert found.told.unmatched["no_handshake"] == 0
+    assert found.facts.unmatched["no_handshake"] == 0
 
 
 def test_a_connection_without_its_handshake_keeps_its_stamps(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_connection_without_its_handshake_keeps_its_stamps(tmp_path: Path) -> 
     found = wire.join(tmp_path)
     assert found.times == before
     assert found.classes == [layout.STAMP_COALESCED] * 4
-    assert found.told.unmatched["no_handshake"] == 4
+    assert found.facts.unmatched["no_handshake"] == 4
 
 
 def test_handshakes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ def test_lost_frames_affect_only_events_that_they_may_contain(tmp_path: Path) ->
     found = wire.join(tmp_path)
     assert found.classes == [3, 2, 2, 3, 3]
     assert found.times == [20_000, 60_000, 60_000, 100_000, 110_000]
-    assert found.told.unmatched | {"gap": 1, "lost": 1} == found.told.unmatched
-    assert found.told.gaps == 1
+    assert found.facts.unmatched | {"gap": 1, "lost": 1} == found.facts.unmatched
+    assert found.facts.gaps == 1
 
 
 def test_events_after_an_unexplained_gap_keep_their_stamps(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_events_after_an_unexplained_gap_keep_their_stamps(tmp_path: Path) -> No
     del wire.segments[4]  # of the second event
     found = wire.join(tmp_path)
     assert found.classes == [3, 2, 2, 2]
-    assert found.told.unmatched["missing"] == 3
+    assert found.facts.unmatched["missing"] == 3
     assert list(found.events["bracket_ns"][1:]) == [990 * MS] * 3, "but what is before it bounds them"
 
 
@@ -328,16 +328,16 @@ def test_a_time_after_the_read_is_not_a_match(tmp_path: Path) -> None:
         event["t_ns"] = ZERO + 35 * MS
     wire.rows[0]["t_end_user"] = ZERO + 60 * MS
     found = wire.join(tmp_path)
-    assert found.told.unmatched["contradicted"] == 2
+    assert found.facts.unmatched["contradicted"] == 2
 
 
 def test_exact_stamps_of_the_kernel_are_compared(tmp_path: Path) -> None:
     wire = simple()
     for event, t in zip(wire.events, (20, 30, 40, 50), strict=True):
         event |= {"t_ns": ZERO + t * MS + 3 * US, "stamp": layout.STAMP_KERNEL, "bracket_ns": 0}
-    told = wire.join(tmp_path).told.against_kernel_stamps_us
-    assert told.n == 4
-    assert told.max == pytest.approx(3.0, rel=0.01)
+    facts = wire.join(tmp_path).facts.against_kernel_stamps_us
+    assert facts.n == 4
+    assert facts.max == pytest.approx(3.0, rel=0.01)
 
 
 def test_an_answer_before_the_end_of_its_submission_is_clamped_and_counted(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_targets_and_ports_are_distinguished(tmp_path: Path) -> None:
     wire.request(10 * MS, url=3)  # a Unix socket
     found = wire.join(tmp_path, remote=(0, 1, 1, -1), tls=(False,) * 4)
     assert found.times[:12] == [at * 1_000 + number for number in range(3) for at in (20, 30, 40, 50)]
-    assert found.told.unmatched["not_watched"] == 4
+    assert found.facts.unmatched["not_watched"] == 4
 
 
 def test_two_addresses_of_this_host_with_one_port_are_not_guessed(tmp_path: Path) -> None:
@@ -407,8 +407,8 @@ def test_two_addresses_of_this_host_with_one_port_are_not_guessed(tmp_path: Path
         wire.request((10 + local) * MS)
         answer(wire, [at * MS + local * US for at in (20, 30, 40, 50)], local=local)
     found = wire.join(tmp_path)
-    assert found.told.joined == 0
-    assert found.told.unmatched["ambiguous_port"] == 8
+    assert found.facts.joined == 0
+    assert found.facts.unmatched["ambiguous_port"] == 8
 
 
 def test_one_address_after_the_other_is_not_a_contradiction(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_one_address_after_the_other_is_not_a_contradiction(tmp_path: Path) -> N
         wire.request(t + 10 * MS)
         answer(wire, [t + at * MS for at in (20, 30, 40, 50)], local=local)
         wire.comes(t + 60 * MS, HEAD + 4 * EVENT, 0, FIN, local=local)
-    assert wire.join(tmp_path).told.joined == 8
+    assert wire.join(tmp_path).facts.joined == 8
 
 
 def encrypted(read: list[int], brackets: list[int]) -> Wire:
@@ -449,7 +449,7 @@ def test_an_encrypted_event_does_not_get_the_segment_of_the_previous_read(tmp_pa
     """Brackets begin a little before the read before: its segment is not the next event's."""
     wire = encrypted([21 * MS, 31 * MS, 41 * MS, 51 * MS], [12 * MS] * 4)
     found = wire.join(tmp_path, tls=(True,))
-    assert (found.times, found.told.joined) == ([20_000, 30_000, 40_000, 50_000], 4)
+    assert (found.times, found.facts.joined) == ([20_000, 30_000, 40_000, 50_000], 4)
 
 
 def test_several_segments_narrow_an_encrypted_bracket(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_several_segments_narrow_an_encrypted_bracket(tmp_path: Path) -> None:
     assert found.times == [20_000, 40_000, 40_000, 50_000]
     assert [int(b) // MS for b in found.events["bracket_ns"]] == [0, 10, 10, 0]
     assert found.classes == [3, 2, 2, 3]
-    assert (found.told.joined, found.told.narrowed) == (2, 2)
+    assert (found.facts.joined, found.facts.narrowed) == (2, 2)
 
 
 def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path
     wire.put(44 * MS, 1, 2_000, LOST)
     found = wire.join(tmp_path, tls=(True,))
     assert found.times == [20_000, 45_000, 45_000, 50_000]
-    assert found.told.unmatched["lost"] == 2
+    assert found.facts.unmatched["lost"] == 2
 
 
 def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: Path) -> None:
@@ -496,8 +496,8 @@ def test_segments_of_each_host_are_joined_to_its_own_rows(tmp_path: Path) -> Non
     for number, wire in enumerate(wires):
         wire.write(tmp_path / "hosts" / str(number))
     hosts = [HostEntry(host=number, workers=(number,)) for number in range(2)]
-    told = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
-    counts = {number: (each.events, each.joined, each.requests_timed) for number, each in told.items()}
+    facts = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
+    counts = {number: (each.events, each.joined, each.requests_timed) for number, each in facts.items()}
     assert counts == {None: (8, 8, 2), 0: (4, 4, 1), 1: (4, 4, 1)}
     assert events["t_ns"].tolist() == [*alone[0].events["t_ns"], *alone[1].events["t_ns"]]
     assert rows["t_wire"].tolist() == [int(one.rows["t_wire"][0]) for one in alone]

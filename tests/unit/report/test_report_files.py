@@ -54,12 +54,12 @@ def test_a_run_is_reported_and_exported_without_its_samples(killed: Path, capfd:
     """Readable files are used; an unreadable one is named in a sentence."""
     (killed / "samples.npy").write_bytes(b"not an array")
     assert entry.main(["report", str(killed)]) == 0
-    told = capfd.readouterr()
-    assert says(told.err, "run-file-damaged", "samples.npy", "the rest of")
-    assert "ok," in told.out and (killed / "report.html").exists()
+    printed = capfd.readouterr()
+    assert says(printed.err, "run-file-damaged", "samples.npy", "the rest of")
+    assert "ok," in printed.out and (killed / "report.html").exists()
     assert entry.main(["export", str(killed), "--format", "jsonl"]) == 0
-    told = capfd.readouterr()
-    assert len(told.out.splitlines()) == 40 and "samples.npy" not in told.err  # nothing of it is in an export
+    printed = capfd.readouterr()
+    assert len(printed.out.splitlines()) == 40 and "samples.npy" not in printed.err  # nothing of it is in an export
     assert [text.partition(" ")[0] for text in load(killed).damage] == [str(killed / "samples.npy")]
 
 

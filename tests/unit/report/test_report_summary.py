@@ -201,6 +201,13 @@ def test_objectives_have_attainment_and_unit():
     assert "goodput    58.6 % of requests (497.9/s) meet ttft 200 ms, tpot 50" in text_of(found)
 
 
+def test_requests_do_not_meet_objectives_of_sessions():
+    found = document()
+    found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
+    found["config"]["output"]["goodput"] = [["session_makespan", 250.0], ["ttft", 12.0]]
+    assert "meet ttft 12 ms" in text_of(found) and "session_makespan" not in text_of(found)
+
+
 def test_failures_have_their_share():
     assert "requests   14,962 ok, 7 failed (0.0468 %)" in text_of(document())
     found = document() | {"failed": 0, "errors": []}

@@ -215,8 +215,8 @@ def test_a_search_that_starts_where_the_client_is_the_limit_goes_down(
     code, document = run(monkeypatch, tmp_path / "s", target, parameters)
     answer = document["answer"]
     assert code == 0 and answer["ended_by"] == "client" and 0.7 * 32 <= answer["low"] <= 32
-    told = (tmp_path / "s/search.md").read_text()
-    assert "level 32 is below" in told and "level-below-range" in told
+    report = (tmp_path / "s/search.md").read_text()
+    assert "level 32 is below" in report and "level-below-range" in report
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {2}, {1, 4, 6}])
@@ -252,9 +252,9 @@ def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
     for only in document["decisions"]:
         assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
         assert "each of 3 trials" in only["reason"] and "dispatch lag is 20 ms" in only["reason"]
-    told = (tmp_path / "s/search.md").read_text()
+    report = (tmp_path / "s/search.md").read_text()
     where = ", ".join(f"{level:g}" for level in levels)
-    assert f"limit at {where}, in each of 15 trials" in told and "no smooth goodput" in told
+    assert f"limit at {where}, in each of 15 trials" in report and "no smooth goodput" in report
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {3, 4}, {2, 5}])
@@ -322,8 +322,8 @@ def test_a_search_that_was_cut_short_has_no_answer_yet(
     monkeypatch.setattr(target, "execute", dies)
     with pytest.raises(TargetError):
         run(monkeypatch, tmp_path / "s", target, parameters)
-    told, page = ((tmp_path / "s" / name).read_text() for name in ("search.md", "search.html"))
-    assert "so far" in told and "the client" not in told
+    report, page = ((tmp_path / "s" / name).read_text() for name in ("search.md", "search.html"))
+    assert "so far" in report and "the client" not in report
     assert '<b class="word">incomplete' in page.replace("\n", "") or "incomplete" in page.lower()
 
 

@@ -108,8 +108,8 @@ class Client:
 
     def segments(self) -> int:
         """Segments with data that the kernel has received here, however late they were read (`tcpi_data_segs_in`)."""
-        told = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGS_IN + 4)
-        return int(struct.unpack_from("I", told, DATA_SEGS_IN)[0])
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGS_IN + 4)
+        return int(struct.unpack_from("I", info, DATA_SEGS_IN)[0])
 
     def exactly(self, size: int) -> bytes:
         while len(self.buffer) < size:

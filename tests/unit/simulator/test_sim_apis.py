@@ -140,8 +140,8 @@ def test_unanswered_calls_are_refused(port: int) -> None:
     call, answer = {"type": "tool_use", "id": "c"}, {"type": "tool_result", "tool_use_id": "c"}
     turns = [SAY["messages"][0], {"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
     items = [{"type": "function_call", "call_id": "c"}, {"type": "function_call_output", "call_id": "c"}]
-    for path, field, told in (("/v1/messages", "messages", turns), ("/v1/responses", "input", [turns[0], *items])):
-        found = [ask(port, post(path, {field: one})) for one in (told, told[:2], [told[0], told[2]])]
+    for path, field, given in (("/v1/messages", "messages", turns), ("/v1/responses", "input", [turns[0], *items])):
+        found = [ask(port, post(path, {field: one})) for one in (given, given[:2], [given[0], given[2]])]
         assert [one.status for one in found] == [200, 400, 400]
         assert "must be followed" in found[1].body.decode() and "answers no call" in found[2].body.decode()
 
@@ -155,8 +155,8 @@ def test_changed_thoughts_are_refused(port: int) -> None:
     said = {"type": "text", "text": "So."}
 
     def status(*blocks: dict[str, Any]) -> int:
-        told = [SAY["messages"][0], {"role": "assistant", "content": list(blocks)}, SAY["messages"][0]]
-        return ask(port, post("/v1/messages", {"messages": told, "max_tokens": 1})).status
+        given = [SAY["messages"][0], {"role": "assistant", "content": list(blocks)}, SAY["messages"][0]]
+        return ask(port, post("/v1/messages", {"messages": given, "max_tokens": 1})).status
 
     assert status(block, said) == status(block) == status(said) == 200
     changed = [{"thinking": text + "."}, {"thinking": text[:-1]}, {"signature": ""}, {"signature": "1-1"}]

@@ -85,8 +85,8 @@ def test_an_unknown_method_is_answered_by_one_block_of_fields() -> None:
 
 
 def test_only_the_model_that_is_served_is_ready(call: Call) -> None:
-    told = [fields(*call(KSERVE + "ModelReady", sized(1, name))) for name in (b"simulated", b"other", b"")]
-    assert [one.get(1) == [1] for one in told] == [True, False, False]
+    answers = [fields(*call(KSERVE + "ModelReady", sized(1, name))) for name in (b"simulated", b"other", b"")]
+    assert [one.get(1) == [1] for one in answers] == [True, False, False]
     options = SimulatorOptions(any_model=True)
     with SimulatorProcess(options) as process, grpc.insecure_channel(f"127.0.0.1:{process.port}") as channel:
         assert channel.unary_unary(KSERVE + "ModelReady")(sized(1, b"other"), timeout=60) == whole(1, 1)
@@ -94,8 +94,8 @@ def test_only_the_model_that_is_served_is_ready(call: Call) -> None:
 
 @pytest.mark.parametrize(("service", "context"), [(VLLM, 3), (SGLANG, 7)])
 def test_engines_tell_their_model_and_health(call: Call, service: str, context: int) -> None:
-    (told,) = map(fields, call(service + "GetModelInfo"))
-    assert told[1] == told[6] == [b"simulated"] and told[context] == [131072]
+    (answers,) = map(fields, call(service + "GetModelInfo"))
+    assert answers[1] == answers[6] == [b"simulated"] and answers[context] == [131072]
     assert [fields(one) for one in call(service + "HealthCheck")] == [{1: [1], 2: [b"Healthy"]}]
     assert call("/grpc.health.v1.Health/Check") == [whole(1, 1)]
 

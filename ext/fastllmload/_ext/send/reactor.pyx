@@ -147,7 +147,8 @@ cdef class Reactor:
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t most_waiting=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
              Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None,
-             const int64_t[::1] closings=None, uint32_t own=0, pools=None) -> None:
+             const int64_t[::1] closings=None, uint32_t own=0, pools=None,
+             bint mixed=False) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or of the instants at which a slot opens: ascending, zeros
@@ -163,7 +164,7 @@ cdef class Reactor:
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         *near*: the same bodies, in their file; None: *bodies* is memory of this process. *chain*: the agent of each request in its
         session; *parent*: chain of the agent that started it, -1: none; *place*: in the chain, -1 - place for the last one there.
-        None: a session has one agent.
+        None: a session has one agent. *mixed*: some classes are closed loops and others are not.
         """
         cdef Share share = self.releases.share
         self.releases.end_talks()
@@ -197,6 +198,7 @@ cdef class Reactor:
         self.releases.slots.issued = len(schedule) if share.own_first else 0
         self.pacer.load(schedule)
         self.releases.closed = closed
+        self.releases.mixed = mixed
         self.releases.cap = cap
         self.releases.most_waiting = most_waiting
         self.reserve = reserve

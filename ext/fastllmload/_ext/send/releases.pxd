@@ -29,6 +29,7 @@ cdef class Releases:
     cdef Hdr lag
     cdef int64_t timeout                # ns per request
     cdef bint closed                    # there are slots: a closed loop, or classes that are closed loops next to open ones
+    cdef bint mixed                     # slots next to arrivals: then lag is that of arrivals and what follows them
     cdef Py_ssize_t openings            # instants of the schedule that open a slot; the others are arrivals
     cdef Py_ssize_t opened              # of them that have passed
     cdef Py_ssize_t opening             # place in the schedule of the next one; -1: none

@@ -156,7 +156,8 @@ cdef class Releases:
         row.t_dispatch = now
         self.words[k.W_RELEASED] += 1
         if row.phase == r.PHASE_MEASURE:
-            hdr_record(&self.lag, now - t_sched)
+            if slot < 0 or not self.mixed:
+                hdr_record(&self.lag, now - t_sched)
             if t_sched - now > 1000:
                 self.words[k.W_EARLY] += 1
         if pooled:

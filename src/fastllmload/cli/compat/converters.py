@@ -11,6 +11,7 @@ from typing import Any
 from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
 from fastllmload.errors import InputError
 
+PAIR_FIELDS = ("isl", "isl_stddev", "osl", "osl_stddev", "prob")
 MOONCAKE = {"input_length", "hash_ids", "text_input"}  # fields of a trace
 LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
 
@@ -113,6 +114,28 @@ def flattened_pairs(found: Iterable[tuple[str, Any]], front: str = "") -> Iterat
             yield from flattened_pairs(value.items(), f"{joint}_")
         elif value is not None:
             yield joint, value
+
+
+PAIR = re.compile(r"\(?(\d+)(?:\|([\d.]+))?,(\d+)(?:\|([\d.]+))?\)?:([\d.]+)")
+
+
+def length_pairs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """AIPerf's ISL|STDDEV,OSL|STDDEV:PERCENT;... (also in brackets, or as JSON) become a class each."""
+    found = json_value(values[0])
+    pairs_read = found.get("pairs", []) if isinstance(found, dict) else []
+    rows = [tuple(str(each.get(name) or 0) for name in PAIR_FIELDS) for each in pairs_read if isinstance(each, dict)]
+    rows = rows or [tuple(part or "0" for part in each.groups()) for each in PAIR.finditer(values[0].replace(" ", ""))]
+    shares = [float(share) for *_, share in rows]
+    if not rows or abs(sum(shares) - 100) > 0.01:
+        raise InputError(
+            "value-invalid", f"{flag} {values[0]!r} is not of the form ISL,OSL:PERCENT;... with percents that make 100"
+        )
+    for number, (isl, isl_spread, osl, osl_spread, _) in enumerate(rows, 1):
+        lengths = [f"{isl}" if float(isl_spread) == 0 else f"normal:{isl},{isl_spread}"]
+        lengths += [f"{osl}" if float(osl_spread) == 0 else f"normal:{osl},{osl_spread}"]
+        text = f"pair{number} share={shares[number - 1] / 100:.9g} isl={lengths[0]} osl={lengths[1]}"
+        reading.written.append(("--class", text))
+    reading.variables["pairs"] = [str(len(rows))]
 
 
 def rates(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

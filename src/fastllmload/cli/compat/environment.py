@@ -47,6 +47,10 @@ def typed_command(
         except ValueError as problem:
             raise InputError("usage", f"the command cannot be split into words: {problem}") from None
     words = [word for word in words if word.strip() not in ("", "\\")]
+    if text and (inner := next((word for word in words if "$(" in word or "`" in word), None)):
+        raise InputError(
+            "usage", f"{inner!r} is a command for the shell, which compat does not run; write its value instead of it"
+        )
     tool, place = _tool_of(words, starts)
     front, words = words[:place], words[place:]
     assigned = dict(_assignments(front))

@@ -252,8 +252,8 @@ def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
 CONVERTERS = {
     "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs, "config": config,
     "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
-    "override": converters.override, "prompts": converters.prompts, "range": converters.rates, "models": models.named,
-    "split": models.split,
+    "override": converters.override, "prompts": converters.prompts, "range": converters.rates,
+    "pairs": converters.length_pairs, "models": models.named, "split": models.split,
 }  # fmt: skip
 
 
@@ -322,7 +322,16 @@ def joined(runs: list[Arguments]) -> list[list[str]]:
             texts = [dict(run)[flag] or "" for run in runs]
             rest = [pair for pair in runs[0] if pair[0] != flag]
             return [["sweep", "--vary", f"{flag.removeprefix('--')}={';'.join(texts)}", *flat(rest)]]
-    return [["run", *flat(run)] for run in runs]
+    return [repeated(run) for run in runs]
+
+
+def repeated(run: Arguments) -> list[str]:
+    """The command of one run, or a sweep of one cell where it is to be repeated."""
+    if "--runs" not in dict(run):
+        return ["run", *flat(run)]
+    axis, value = next((pair for pair in run if pair[0] in ("--rate", "--concurrency")), ("--concurrency", "1"))
+    rest = [pair for pair in run if pair[0] != axis]
+    return ["sweep", "--vary", f"{axis.removeprefix('--')}={value}", *flat(rest)]
 
 
 def flat(run: Arguments) -> list[str]:

@@ -160,14 +160,9 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in OF_SESSIONS,
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
          ("trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks")),
-    OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded" and o.has("trace_max_wait"),
-         "--trace-timing recorded sends every call at its own instant, whatever it waits for; leave --trace-max-wait out"),
     OptionRule("options-conflict", lambda o: starts_under_way(o) and changing(o) is not None,
          "--session-start begins with what a constant load of one model has under way; leave {other} out",
          values=lambda o: {"other": changing(o)}),
-    OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
-         and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
-         "--trace-timing recorded sends every call at its own instant; leave --rate and --concurrency out"),
     OptionRule("option-missing", lambda o: o.get("workload.prefix_len", 0) == 0,
          "{where} is given without --prefix-len; add the length of a shared prefix", PREFIXES),
 )  # fmt: skip
@@ -250,6 +245,12 @@ TRAFFIC = (
          "--prompt-form {form} does not go with long-context: its documents are words and a question", values=form),
     OptionRule("option-not-applicable", lambda o: o.drawn_ids and o.get("workload.tokenizer") == "none",
          "--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids", values=form),
+    OptionRule("options-conflict",
+         lambda o: o.get("workload.trace_timing") == "recorded" and o.get("workload.trace_max_wait") is not None,
+         "--trace-timing recorded sends every call at its own instant, whatever it waits for; leave --trace-max-wait out"),
+    OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
+         and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
+         "--trace-timing recorded sends every call at its own instant; leave rate and concurrency out"),
     OptionRule("option-not-applicable", lambda o: starts_under_way(o) and bool(o.of_class),
          "class {of_class!r}: --session-start needs a warm-up of its sessions alone, and classes share one in proportion to "
          "their rates; measure the class in a run of its own, or leave it out"),

@@ -305,6 +305,7 @@ class Worker:
             closings=closings,
             own=own,
             pools=pool_arrays,
+            mixed=bool(plan.closed_classes) and phase.mode == "open",
             near=self.bodies[phase.number],
             **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )

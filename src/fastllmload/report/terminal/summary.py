@@ -8,6 +8,7 @@ from dataclasses import replace
 from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.run import RunDocument
+from fastllmload.metrics.objectives.evaluators import OF_SESSIONS
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import (
     BELOW,
@@ -247,7 +248,9 @@ def throughput_and_client(document: RunDocument) -> Iterator[Fact]:
 
 
 def objectives(document: RunDocument) -> Iterator[Fact]:
-    asked = document.config.output.goodput
+    asked = [
+        one for one in document.config.output.goodput if one[0] not in OF_SESSIONS
+    ]  # these have lines of their own
     if not asked:
         return
     names = ", ".join(_limit(document, name, limit) for name, limit in asked)

@@ -255,3 +255,221 @@ aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming -
 
 guidellm benchmark --target http://localhost:8000 --rate-type synchronous --max-requests 5 \
   --data '{"type": "synthetic_text", "prompt_tokens": 128, "output_tokens": 32}'
+
+# More of each tool
+vllm bench serve --model NousResearch/Hermes-3-Llama-3.1-8B --dataset-name random --random-input-len 1000 \
+  --random-output-len 100 --request-rate 5 --num-prompts 100 --percentile-metrics ttft,tpot --metric-percentiles 99 \
+  --save-result --result-filename x.json
+
+vllm bench serve --model $MODEL --dataset-name random --ignore-eos --num-prompts 1000 --request-rate inf \
+  --random-input-len 1000 --random-output-len 1000 --max-concurrency 200 --percentile-metrics ttft,tpot,itl,e2el
+
+python3 benchmarks/benchmark_serving.py --backend vllm --model mistralai/Mistral-7B-Instruct-v0.1 --dataset-name \
+  sharegpt --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 200 --request-rate 4 --save-result
+
+python benchmark_serving.py --backend tgi --model m --endpoint /generate_stream --dataset-name sharegpt --dataset-path \
+  ShareGPT_V3_unfiltered_cleaned_split.json
+
+python3 benchmark_serving.py --backend lmdeploy --dataset-name random --model m --num-prompts 100 --port 23333
+
+python3 benchmark_serving.py --backend vllm --base-url http://localhost:8000 --dataset \
+  ShareGPT_V3_unfiltered_cleaned_split.json --model m --tokenizer t --num-prompts 1000 --request-rate 10
+
+vllm bench serve --host 10.0.0.1 --port 8192 --model deepseek-ai/DeepSeek-R1 --dataset-name random --random-input-len \
+  3500 --random-output-len 1500 --num-prompts 1024 --request-rate 16 --max-concurrency 1024 --goodput ttft:3000 \
+  tpot:50 --ignore-eos --trust-remote-code --use-chat-template
+
+vllm bench serve --backend openai-chat --endpoint /v1/chat/completions --model m --dataset-name custom --dataset-path \
+  data.jsonl --custom-output-len 64 --num-prompts 8 --num-warmups 5
+
+python3 -m sglang.bench_serving --backend sglang --dataset-name random --num-prompts 500 --random-input 4096 \
+  --random-output 2048 --random-range-ratio 1.0 --request-rate 2 --host 0.0.0.0 --port 30000
+
+python3 -m sglang.bench_serving --backend vllm --num-prompts 1000 --dataset-name random --random-input 1024 \
+  --random-output 1024 --port 21000
+
+python3 -m sglang.bench_serving --backend sglang-oai --base-url http://127.0.0.1:8000 --dataset-name random-ids \
+  --model m --random-input-len 1 --random-output-len 512 --random-range-ratio 1 --num-prompts 64 --max-concurrency 64 \
+  --warmup-requests 64
+
+python3 -m sglang.bench_serving --backend sglang-oai --dataset-name generated-shared-prefix --gsp-num-groups 5 \
+  --gsp-prompts-per-group 64 --gsp-system-prompt-len 2048 --gsp-question-len 128 --gsp-output-len 256 \
+  --max-concurrency 4 --model m --port 30000
+
+python3 -m sglang.bench_serving --multi --request-rate-range 1,34,4 --random-input-len 1024 --dataset-name random \
+  --num-prompts 10
+
+guidellm benchmark run --target http://localhost:8000 --model m --data prompt_tokens=1000,output_tokens=1000 \
+  --rate-type concurrent --rate 1,50,100 --max-seconds 60 --output-path r.json
+
+guidellm benchmark --target http://localhost:8000 --profile concurrent --rate 16 --rate 32 --max-requests 500 --warmup \
+  0.1 --cooldown 0.1 --data prompt_tokens=128,output_tokens=128 --request-type text_completions
+
+guidellm benchmark --target http://localhost:8000 --data \
+  '{"prefix_tokens": 2048, "prefix_count": 1, "prompt_tokens": 256, "output_tokens": 256}' --profile concurrent --rate \
+  8 --max-seconds 30
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000 --profile kind=throughput,max_concurrency=10 \
+  --constraint kind=max_requests,count=100 --data kind=synthetic_text,prompt_tokens=128,output_tokens=64
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000,request_format=/v1/completions --profile \
+  kind=constant,rate=10,max_concurrency=32 --constraint kind=max_duration,seconds=30 --data \
+  kind=synthetic_text,prompt_tokens=128,output_tokens=64 --output kind=json,path=r.json
+
+aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --input-file prompts.jsonl --custom-dataset-type \
+  single_turn --streaming --url localhost:8000 --osl 200 --request-count 10
+
+aiperf profile --model m --endpoint-type chat --endpoint /v1/chat/completions --streaming --url localhost:8000 \
+  --input-file texts.jsonl --custom-dataset-type mooncake_trace --concurrency 2 --warmup-request-count 1
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --request-rate 10 \
+  --warmup-request-count 50 --request-count 500
+
+aiperf profile --model m --url localhost:8000 --streaming --request-rate 20 --arrival-pattern gamma \
+  --arrival-smoothness 2.0 --benchmark-duration 60
+
+aiperf profile --model m --endpoint-type embeddings --endpoint /v1/embeddings --synthetic-input-tokens-mean 100 \
+  --synthetic-input-tokens-stddev 0 --url localhost:8000 --request-count 20 --concurrency 4
+
+aiperf profile --model m --url http://a:8000 http://b:8000 --endpoint-type chat --streaming --concurrency 10 \
+  --request-count 100
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --image-width-mean 512 --image-height-mean 512 \
+  --synthetic-input-tokens-mean 100 --streaming --request-count 20 --concurrency 4
+
+#! --endpoint-type
+aiperf profile --model m --url localhost:8000 --endpoint-type responses --streaming --concurrency 4 --request-count 20
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --concurrency 8 --request-count 50 \
+  --num-profile-runs 5
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --prefix-prompt-length 512 \
+  --num-prefix-prompts 8 --isl 100 --osl 10 --concurrency 4 --request-count 32
+
+genai-perf profile -m gpt2 --service-kind openai --endpoint v1/chat/completions --endpoint-type chat --num-prompts 100 \
+  --concurrency 1 --streaming --measurement-interval 10000
+
+genai-perf profile -m m --endpoint-type chat --input-file prompts.jsonl --concurrency 4 --request-count 20
+
+genai-perf profile -m m --endpoint-type chat --goodput request_throughput:5 time_to_first_token:300 --streaming \
+  --concurrency 2
+
+evalscope perf --url http://127.0.0.1:8000/v1/chat/completions --parallel 2 --model qwen2.5 --log-every-n-query 10 \
+  --number 20 --api openai --temperature 0.9 --max-tokens 1024 --prompt \
+  'Write a science fiction story, please begin your performance'
+
+evalscope perf --url http://127.0.0.1:8000/v1/chat/completions --parallel 2 --model qwen2.5 --number 20 --api openai \
+  --max-tokens 1024 --prompt @prompts.txt
+
+evalscope perf --url http://127.0.0.1:8000/v1/chat/completions --parallel 10 --model m --number 100 --warmup-num 0.1 \
+  --api openai --dataset random --min-prompt-length 100 --max-prompt-length 100 --stream
+
+evalscope perf --url http://127.0.0.1:8000/v1/chat/completions --model m --api openai --dataset line_by_line \
+  --dataset-path prompts.txt --parallel 4 --number 8 --max-tokens 64
+
+OPENAI_API_BASE=http://h:1/v1 OPENAI_API_KEY=xyzxyz python token_benchmark_ray.py --model m --num-concurrent-requests \
+  4 --max-num-completed-requests 20 --llm-api openai
+
+aiperf profile --model m --url localhost:8000 --streaming --concurrency 100 --concurrency-ramp-duration 30 \
+  --benchmark-duration 120
+
+aiperf profile --model m --url localhost:8000 --streaming --request-rate 100 --request-rate-ramp-duration 60 \
+  --benchmark-duration 120
+
+aiperf profile --model m --url localhost:8000 --warmup-concurrency 50 --warmup-concurrency-ramp-duration 10 \
+  --warmup-request-count 500 --concurrency 200 --request-count 2000
+
+aiperf profile --model m --url localhost:8000 --streaming --request-rate 50 --warmup-duration 30 --warmup-request-rate \
+  10 --warmup-grace-period 10 --benchmark-duration 60
+
+aiperf profile -m m --endpoint-type chat --streaming --url localhost:8000 --request-count 20 --goodput \
+  "time_to_first_token:100 inter_token_latency:3.40"
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --synthetic-input-tokens-mean 100 \
+  --prefix-prompt-length 512 --prefix-prompt-pool-size 10 --request-count 10
+
+aiperf profile --model m --url localhost:8000 --endpoint-type messages --streaming --concurrency 4 --request-count 20 \
+  --osl 100
+
+aiperf profile --model m --url localhost:8000 --endpoint-type completions --streaming --extra-inputs \
+  '{"temperature": 0.7, "top_p": 0.9}' --extra-inputs seed:5 --request-count 20
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --use-legacy-max-tokens --extra-inputs \
+  max_tokens:5 --header X-A:b -H "X-C: d" --concurrency 1,2,4 --request-count 20
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --isl 1000 --osl 1000 --num-prompts 10 --streaming \
+  --random-seed 0 --concurrency 10 --request-rate inf
+
+genai-perf profile -m m --endpoint-type chat --num-system-prompts 10 --system-prompt-length 512 \
+  --synthetic-input-tokens-mean 128 --synthetic-input-tokens-stddev 0 --output-tokens-mean 128 --concurrency 10 \
+  --request-count 100
+
+genai-perf profile -m m --service-kind openai --endpoint-type chat --streaming --url localhost:8000 -- -H \
+  "Authorization: Bearer k" -H "Accept: text/event-stream"
+
+genai-perf profile -m m --endpoint-type chat --request-rate 5 --request-count 30 --streaming --artifact-dir art \
+  --profile-export-file p.json --verbose --async
+
+vllm bench serve --dataset-name random --random-input-len 20000 --random-output-len 250 --num-prompts 10 \
+  --request-rate 0.5 --seed 42
+
+vllm bench serve --backend openai --base-url http://localhost:8081 --model m --dataset-name random --seed 12345
+
+vllm bench serve --model Qwen3-Embedding-8B --backend openai-embeddings --dataset-name random --host 127.0.0.1 --port \
+  8888 --endpoint /v1/embeddings --tokenizer /root/x --random-input 200 --save-result --result-dir ./
+
+HF_TOKEN=abcdef vllm bench serve --backend vllm --base-url http://h:8000 --dataset-name sharegpt --dataset-path \
+  ShareGPT_V3_unfiltered_cleaned_split.json --model m --num-prompts 32 --request-rate 8 > /dev/null 2>&1
+
+vllm bench serve --backend openai-chat --endpoint /v1/chat/completions --model m --dataset-name random \
+  --random-input-len 128 --random-output-len 128 --num-prompts 20 --max-concurrency 4 --ready-check-timeout-sec 600 \
+  --extra-body '{"temperature":0.6}' --header Authorization="Bearer k"
+
+vllm bench serve --model m --dataset-name random --num-prompts 100 --ramp-up-strategy exponential --ramp-up-start-rps \
+  1 --ramp-up-end-rps 10 --random-output-len 5
+
+python -m sglang.bench_serving --backend sglang-oai-chat --dataset-name generated-shared-prefix --gsp-num-groups 1 \
+  --gsp-system-prompt-len 80000 --gsp-question-len 128 --gsp-output-len 600 --gsp-prompts-per-group 20 \
+  --max-concurrency 4 --request-rate inf --warmup-requests 0 --seed 1 --model m
+
+python3 -m sglang.bench_serving --backend sglang-oai-chat --dataset-name image --num-prompts 64 --apply-chat-template \
+  --random-output-len 32 --random-input-len 16 --image-resolution 480x720 --image-format jpeg --image-count 1 \
+  --image-content random --random-range-ratio 1 --host=127.0.0.1 --port=8080
+
+python -m sglang.bench_serving --backend sglang-oai --host 127.0.0.1 --port 30000 --served-model-name s --tokenizer t \
+  --dataset-name random --random-input-len 2048 --random-output-len 128 --num-prompts 24 --max-concurrency 8
+
+python3 -m sglang.bench_serving --backend sglang-oai --num-prompts 100 --request-rate 10 --dataset-name random \
+  --random-input-len 256 --random-output-len 4096 --random-range-ratio 1 --warmup-requests 5
+
+evalscope perf --parallel 5 10 20 --number 5 10 20 --model m --url http://h:8000/v1/chat/completions --api openai \
+  --dataset random --max-tokens 2000 --min-tokens 2000 --max-prompt-length 10000 --min-prompt-length 5000 \
+  --prefix-length 0
+
+evalscope perf --model m --url http://h:8000/v1/chat/completions --api openai --dataset random --min-prompt-length \
+  1000 --max-prompt-length 1000 --max-tokens 500 --rate 5 --number 50 --parallel 100 --stream --headers X-A=b \
+  --tokenizer-path t
+
+guidellm benchmark --target http://localhost:8000 --rate-type concurrent --rate 16 --max-seconds 300 --warmup-percent \
+  0.0 --cooldown-percent 0.0 --data '{"prompt_tokens":128,"output_tokens":64}' --random-seed 42 --backend-type \
+  openai_http --model m
+
+GUIDELLM_TARGET=http://localhost:8000/v1 GUIDELLM_PROFILE=concurrent GUIDELLM_RATE=32,64 GUIDELLM_MAX_SECONDS=60 \
+  GUIDELLM_DATA=prompt_tokens=512,output_tokens=128 GUIDELLM_OUTPUTS=json guidellm benchmark run
+
+GUIDELLM__LOGGING__DISABLED=true GUIDELLM__REQUEST_TIMEOUT=60 GUIDELLM_RATE_TYPE=synchronous \
+  GUIDELLM_TARGET=http://localhost:9 uv run guidellm benchmark run --data prompt_tokens=8,output_tokens=4 \
+  --max-requests 3
+
+docker run --rm -it -v ./results:/results:rw -e GUIDELLM_TARGET=http://localhost:8000 -e GUIDELLM_PROFILE=constant -e \
+  GUIDELLM_RATE=2 ghcr.io/vllm-project/guidellm:latest guidellm benchmark --max-seconds 30 --data \
+  prompt_tokens=256,output_tokens=128
+
+GUIDELLM__OPENAI__MAX_OUTPUT_TOKENS=128 guidellm benchmark --target http://localhost:8000 --rate-type constant --rate \
+  4 --max-seconds 10 --data prompts.txt
+
+guidellm run --backend \
+  '{"kind":"openai_http","target":"http://localhost:8000","extras":{"body":{"temperature":0.7,"top_p":0.9}}}' \
+  --profile '{"kind":"poisson","rate":[5,10]}' --constraint kind=max_duration,seconds=30 --data \
+  kind=synthetic_text,prompt_tokens=128,prompt_tokens_stdev=16,output_tokens=64 --tokenizer \
+  kind=huggingface_auto,model=gpt2 --label env=a

@@ -393,7 +393,7 @@ def test_what_cannot_be_read(
 @pytest.mark.parametrize("name", tool_names())
 def test_a_table_names_options_of_ours(name: str) -> None:
     table = tool_table(name)
-    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key"}
+    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key", "--runs"}
     named = {option for option, *_ in table["write"] if not option.startswith("body.")}
     for entry in table["options"].values():
         told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
@@ -529,7 +529,7 @@ AIPERF = ("aiperf", "profile", "-m", "m", "--concurrency", "2", "--input-file")
     [(("prompts.jsonl",), "1024", {"max_tokens": None}, 10), (("prompts.jsonl", "--osl", "9"), "9", {}, 10),
      (("lengths.jsonl", "--request-count", "7"), None, {}, 7), (("texts.jsonl",), None, {}, 2),
      (("prompts.jsonl", "--custom-dataset-type", "random_pool"), "1024", {"max_tokens": None}, 10),
-     (("prompts.jsonl", "--endpoint-type", "responses"), "1024", {"max_output_tokens": None}, 10)],
+     (("lengths.jsonl", "--endpoint-type", "responses"), None, {}, 10)],
 )  # fmt: skip
 def test_aiperfs_own_prompts(
     words: tuple[str, ...], osl: str | None, body: dict[str, Any], count: int, sent: list[RunSettings]
@@ -545,6 +545,8 @@ def test_aiperfs_own_conversations(sent: list[RunSettings], capsys: pytest.Captu
     assert (settings.workload.name, settings.workload.turns, settings.load.num_requests) == ("aiperf", "all", 5)
     assert main(["compat", *AIPERF, "chats.jsonl", "--request-count", "5"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--request-count 5")
+    assert main(["compat", *AIPERF, "prompts.jsonl", "--endpoint-type", "responses"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--endpoint-type openai-responses")
     assert main(["compat", *AIPERF, "prompts.jsonl", "--fixed-schedule"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--fixed-schedule")
 
@@ -602,3 +604,48 @@ def test_system_prompts_of_genai_perf(sent: list[RunSettings]) -> None:
     words = ("--num-system-prompts", "10", "--system-prompt-length", "512")
     workload = settings_of(sent, "genai-perf", "profile", "-m", "m", "--endpoint-type", "chat", *words).workload
     assert (workload.prefix_len, workload.num_prefixes) == (512, 10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["64|10,32|8:70;256,128:30", "[(64|10,32|8):70, (256,128):30]",
+     json.dumps({"pairs": [{"isl": 64, "isl_stddev": 10, "osl": 32, "osl_stddev": 8, "prob": 70},
+                           {"isl": 256, "osl": 128, "prob": 30}]})],
+)  # fmt: skip
+def test_aiperfs_pairs_of_lengths_are_classes(
+    text: str, sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("aiperf", "profile", "-m", "m", "--request-rate", "4", "--request-count", "20", "--sequence-distribution")
+    settings = settings_of(sent, *words, text)
+    found = [(one.load.num_requests, one.workload.isl, one.workload.osl) for one in settings.classes]
+    assert [each[1:] for each in found] == [("normal:64,10", "normal:32,8"), ("256", "128")]
+    assert settings.workload.extra_body is None
+    assert main(["compat", *words, "64,32:70"]) == 2 and says(capsys.readouterr().err, "value-invalid")
+    assert main(["compat", "aiperf", "profile", "-m", "m", "--seq-dist", text]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--sequence-distribution")
+
+
+def test_an_old_file_of_vllm_and_a_command_of_the_shell(
+    sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "benchmark_serving.py",
+        "--backend",
+        "vllm",
+        "--model",
+        "m",
+        "--dataset",
+        "ShareGPT_V3_unfiltered_cleaned_split.json",
+    )
+    workload = settings_of(sent, *words).workload
+    assert (workload.name, workload.dataset_path, workload.isl, workload.osl) == ("sharegpt", words[-1], None, None)
+    assert not workload.ignore_eos
+    assert main(["compat", "vllm bench serve --model m --seed $(date +%s) --dataset-name random"]) == 2
+    assert says(capsys.readouterr().err, "usage", "'$(date'")
+
+
+def test_runs_of_aiperf_are_a_sweep(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("aiperf", "profile", "-m", "m", "--concurrency", "8", "--num-profile-runs", "3")
+    assert settings_of(sent, *words).load.concurrency == 8 and len(sent) == 1
+    shown = capsys.readouterr().err.splitlines()[0]
+    assert shown.startswith("fastllmload sweep --vary concurrency=8 ") and " --runs 3 " in shown

@@ -104,7 +104,7 @@ def grpc_port():
     from grpc_server import grpc_server
 
     with ExitStack() as opened:
-        yield lambda told: opened.enter_context(grpc_server(told=told))[0]
+        yield lambda replies: opened.enter_context(grpc_server(answers=replies))[0]
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "ollama-generate"])
@@ -126,19 +126,19 @@ OWN = "/vllm.grpc.engine.VllmEngine/HealthCheck"
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("replies", "why"),
     [
         ({HEALTH: b"\x08\x02"}, HEALTH[1:]),
         ({HEALTH: b""}, HEALTH[1:]),  # status UNKNOWN
         ({OWN: b"\x12\x07loading"}, "not serving (loading)"),
     ],
 )
-def test_a_server_that_does_not_serve_is_refused(grpc_port, told, why):
+def test_a_server_that_does_not_serve_is_refused(grpc_port, replies, why):
     with raises_code("target-not-serving", why, "still loading"):
-        asked(f"http://127.0.0.1:{grpc_port(told)}", "vllm-grpc")
+        asked(f"http://127.0.0.1:{grpc_port(replies)}", "vllm-grpc")
 
 
-@pytest.mark.parametrize("told", [{}, {HEALTH: b"\x08\x01", OWN: b""}, {OWN: b"\x08\x01\x12\x02ok"}])
-def test_a_server_that_serves_or_has_no_health_check_is_taken(grpc_port, told):
+@pytest.mark.parametrize("replies", [{}, {HEALTH: b"\x08\x01", OWN: b""}, {OWN: b"\x08\x01\x12\x02ok"}])
+def test_a_server_that_serves_or_has_no_health_check_is_taken(grpc_port, replies):
     """Its own health check is asked only where it has no other."""
-    assert asked(f"http://127.0.0.1:{grpc_port(told)}", "vllm-grpc").model == "m"
+    assert asked(f"http://127.0.0.1:{grpc_port(replies)}", "vllm-grpc").model == "m"

@@ -385,9 +385,9 @@ def test_classes_are_listed_with_their_lengths_and_marks(run: Written) -> None:
         name: {"ok": 40, "failed": 0, "left": 0, "ttft": latency, "tpot": latency, "e2e": latency} for name in lengths
     }
     page = rendered(run, plan=plan, classes=classes)
-    told = page.text("verdict")
-    assert "35/s in 2 classes, open loop" in told and "by class" not in told
-    assert "chat: synthetic-uniform, prompt 16, output uniform:2,9; batch: synthetic-uniform, prompt 1000" in told
+    verdict = page.text("verdict")
+    assert "35/s in 2 classes, open loop" in verdict and "by class" not in verdict
+    assert "chat: synthetic-uniform, prompt 16, output uniform:2,9; batch: synthetic-uniform, prompt 1000" in verdict
     assert "90.50*" in page.text("traffic") and "fewer samples than" in page.text("traffic")
 
 
