@@ -165,6 +165,18 @@ def test_files_of_no_known_tool(tmp_path: Path) -> None:
         side(tmp_path / "v.json", files.vllm(ttfts=[0.1]))
     with raises_code("result-file-invalid"):
         side(tmp_path / "w.json", files.vllm(ttfts={"a": "b"}))
+    with raises_code("result-file-invalid", "duration is '9 s'"):
+        side(tmp_path / "d.json", files.vllm(duration="9 s"))
+    with raises_code("result-file-invalid", "-0.1 s"):
+        side(tmp_path / "n.json", files.vllm(ttfts=[-0.1] * files.REQUESTS))
+
+
+@pytest.mark.parametrize("constant", [float("nan"), float("inf"), -float("inf")])
+def test_what_python_writes_for_no_value_is_none(tmp_path: Path, constant: float) -> None:
+    """`vllm bench serve` writes NaN where no answer has two tokens; msgspec reads no such JSON."""
+    found = side(tmp_path / "v.json", files.vllm(False, median_tpot_ms=constant, mean_tpot_ms=constant))
+    assert "tpot_any" not in (found.first.document.metrics or {})
+    assert figures(found, "ttft_any_p50") == {"ttft_any_p50": pytest.approx(float(np.median(TTFT_MS)))}
 
 
 def test_every_output_says_that_a_side_is_foreign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

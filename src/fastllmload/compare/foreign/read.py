@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from fastllmload.compare.foreign import aiperf, guidellm, vllm
 from fastllmload.compare.foreign.result import ForeignResult
 from fastllmload.errors import RunFolderError
-from fastllmload.files import parse_json, read_regular
+from fastllmload.files import TOO_DEEP, parse_json, read_regular
 
 IN_FOLDERS = (aiperf.SUMMARY, guidellm.FILE)
 EXPECTED = (
@@ -61,15 +62,26 @@ def json_of(path: Path) -> list[dict[str, Any]]:
         raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     found: Sequence[Any]
     try:
-        found = [parse_json(data)]
-    except msgspec.DecodeError:
+        found = [value_of(data)]
+    except ValueError:
         try:
-            found = [parse_json(line) for line in data.splitlines() if line.strip()]
-        except msgspec.DecodeError:
+            found = [value_of(line) for line in data.splitlines() if line.strip()]
+        except ValueError:
             found = []
     if not found or not all(isinstance(each, Mapping) for each in found):
         raise RunFolderError("result-file-unknown", f"{path} is not a JSON object, nor one per line: {EXPECTED}")
     return list(found)
+
+
+def value_of(data: bytes) -> Any:
+    """None for NaN and Infinity, which tools in Python write where there is no value. ValueError for what is not JSON."""
+    try:
+        return parse_json(data)
+    except msgspec.DecodeError:
+        try:
+            return json.loads(data, parse_constant=lambda _: None)
+        except RecursionError:
+            raise ValueError(TOO_DEEP) from None
 
 
 def checked(read: Callable[[], ForeignResult], path: Path) -> ForeignResult:

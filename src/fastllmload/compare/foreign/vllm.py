@@ -60,6 +60,8 @@ def is_vllm(found: Mapping[str, Any]) -> bool:
 
 
 def read_vllm(found: Mapping[str, Any], place: str) -> ForeignResult:
+    if not is_number(found["duration"]) or found["duration"] < 0:
+        raise ValueError(f"duration is {found['duration']!r}, not a number of seconds")
     completed = whole_number(found["completed"])
     sent = whole_number(found.get("num_prompts"))
     failed = whole_number(found.get("failed"))
@@ -75,7 +77,7 @@ def read_vllm(found: Mapping[str, Any], place: str) -> ForeignResult:
         failed=failed,
         input_tokens=whole_number(found.get("total_input_tokens")),
         output_tokens=whole_number(found.get("total_output_tokens")),
-        seconds=float(found["duration"]) if is_number(found["duration"]) else None,
+        seconds=float(found["duration"]),
         load=load_text(found["request_rate"], found.get("max_concurrency")) if "request_rate" in found else None,
         metrics=summaries(found),
         requests=requests_of(found, place) if all(found.get(name) for name in DETAILS) else None,
@@ -125,5 +127,9 @@ def requests_of(found: Mapping[str, Any], place: str) -> ForeignRequests:
     return ForeignRequests(ok, latencies, tokens, gaps, first)
 
 
-def ns_of(seconds: Sequence[float]) -> Floats:
-    return np.asarray(seconds, np.float64) * NS_PER_S
+def ns_of(seconds: Sequence[float | None]) -> Floats:
+    """NaN for null. ValueError for a negative time."""
+    found = np.asarray(seconds, np.float64) * NS_PER_S
+    if (found < 0).any():
+        raise ValueError(f"a time of {found.min() / NS_PER_S:g} s")
+    return found
