@@ -151,7 +151,7 @@ def test_a_200_that_reset_nothing_ends_the_run_before_the_measurement(tmp_path: 
 @pytest.mark.parametrize("warmup", ["3", "0"])
 def test_an_engine_that_refuses_ends_the_run(tmp_path: Path, warmup: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As SGLang while requests run; also without a warm-up, where no phase has begun."""
-    monkeypatch.setattr(control, "AGAIN_S", 0.3)
+    monkeypatch.setattr(control, "AGAIN_S", 2.0)
     engine = Engine({"/flush_cache": [400]}, metrics="sglang:num_running_reqs")
     code, document, said = run(tmp_path, engine, "--between", "reset-cache", "--warmup", warmup)
     assert code == 3
@@ -159,6 +159,14 @@ def test_an_engine_that_refuses_ends_the_run(tmp_path: Path, warmup: str, monkey
     assert "measure" not in measured(document) and document["status"] in ("partial", "failed")
     assert document["control"]["calls"][0]["http_status"] == 400
     assert engine.asked.count(("POST", "/flush_cache")) >= 2, "it is asked again for a while"
+
+
+def test_a_server_that_forbids_it_is_said_with_where_the_key_goes(tmp_path: Path) -> None:
+    engine = Engine({"/reset_prefix_cache": [401]})
+    code, document, said = run(tmp_path, engine, "--between", "reset-cache")
+    assert code == 3
+    assert says(said, "control-failed", "401", "--admin-key-file")
+    assert measured(document) == ["warmup"]
 
 
 def test_a_400_of_the_first_moment_is_asked_again(tmp_path: Path) -> None:

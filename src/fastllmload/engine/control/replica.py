@@ -26,6 +26,7 @@ PAGE_S = 5.0  # for a page
 CALL_S = 120.0  # for a request that changes something
 PROFILE_S = 600.0  # for the end of a profile, which is written then
 ABSENT, REFUSED_METHOD = 404, 405
+FORBIDDEN = (401, 403)
 SETTLED_S = 1.0  # from an answer until the counters of the metrics page have it
 SENTENCE = (
     "fastllmload checks here whether the prefix cache of this engine is empty, and sends this text more than once. "
@@ -116,6 +117,8 @@ class Replica:
             said = one_line(self.redact(content.decode(errors="replace")))
             if status == ABSENT:
                 said += self._why(verb)
+            elif status in FORBIDDEN:
+                said += "; --admin-key-file FILE has the key of such requests"
         except TargetError as problem:
             said = self.redact(problem.message)
         return ControlCall(
