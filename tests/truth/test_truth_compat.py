@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 from commands import command
 
+from fastllmload.cli.compat.translate import translate
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import NO_KEY
@@ -22,13 +25,21 @@ from fastllmload.simulator.truth import load as load_truth
 MEASURED = 1  # phase of the measured requests
 
 
-def requests_of(folder: Path, typed: str) -> npt.NDArray[np.void]:
-    """Requests of the command *typed* in the server's log, in the order of their arrival; {url} is the server."""
+CADENCE = SimulatorOptions(ttft_ms=2.0, itl_ms=0.5)
+
+
+def requests_of(
+    folder: Path, typed: str, options: SimulatorOptions = CADENCE, ours: bool = False
+) -> npt.NDArray[np.void]:
+    """Requests of the command *typed* in the server's log, in the order of their arrival; {url} is the server. *ours*: it is
+    a command of fastllmload itself.
+    """
     folder.mkdir()
     truth = folder / "truth.bin"
-    with SimulatorProcess(SimulatorOptions(truth=str(truth), ttft_ms=2.0, itl_ms=0.5)) as server:
+    with SimulatorProcess(msgspec.structs.replace(options, truth=str(truth))) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
-        done = command("compat", typed.format(url=server.url, host=host, port=port))
+        text = typed.format(url=server.url, host=host, port=port)
+        done = command(*shlex.split(text)) if ours else command("compat", text)
     assert done.returncode == 0, done.stderr
     found = load_truth(truth).requests
     named = found[found["key"] != NO_KEY]
@@ -127,6 +138,24 @@ def test_guidellms_rates_are_a_sweep(tmp_path: Path) -> None:
     gaps = np.diff(found["t_recv_first"]) / 1e9
     assert len(found) == 40 and (found["output_tokens"] == 6).all()
     assert abs(np.median(gaps[:19]) - 0.05) < 0.005 and abs(np.median(gaps[20:]) - 0.025) < 0.005
+
+
+def test_the_sweep_of_guidellm_sends_the_rates_between_its_first_two_runs(tmp_path: Path) -> None:
+    """4 slots x 8 tokens of 5 ms. One at a time, 32 at once, then half way between what the log says of both, then the
+    second's rate; as compat writes its profile sweep, with a shorter pause.
+    """
+    typed = "guidellm --target {url} --model simulated --rate-type sweep --rate 4 --max-seconds 2 --data"
+    (words,) = translate([*typed.split(), "prompt_tokens=16,output_tokens=8"], {}).commands
+    slots = SimulatorOptions(profile="slots", overrides=(("max_running", "4"), ("step_ms", "5")))
+    words = [*words, "--max-concurrency", "32", "--settle", "1"]
+    found = requests_of(tmp_path / "sweep", shlex.join(words), slots, ours=True)
+    runs = np.split(found, np.flatnonzero(np.diff(found["t_recv_first"]) > 0.5e9) + 1)
+    assert len(runs) == 4 and (found["output_tokens"] == 8).all()
+    assert [in_flight(run) for run in runs[:2]] == [1, 32]
+    lowest, highest = (len(run) / (run["t_end"].max() - run["t_recv_first"][0]) * 1e9 for run in runs[:2])
+    for run, rate in zip(runs[2:], ((lowest + highest) / 2, highest), strict=True):
+        sent = (len(run) - 1) / (run["t_recv_first"][-1] - run["t_recv_first"][0]) * 1e9
+        assert sent == pytest.approx(rate, rel=0.05)
 
 
 def test_aiperfs_own_prompts_in_the_order_of_the_file(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fastllmload.report.charts import Axis, Chart, Series
 from fastllmload.report.documents.titled_page import titled_page
 from fastllmload.report.text.tokens import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
+from fastllmload.sweep.spacing import ALL_AT_ONCE, ONE_AT_A_TIME
 
 JSON = "sweep.json"
 # Key → (heading, metric, its statistic)
@@ -157,7 +158,9 @@ PLOTTED = (
 def charts(document: SweepDocument) -> list[Chart]:
     """Over the first varied option whose values are numbers; one line per combination of the others."""
     cells = [cell for cell in document.cells if cell.runs]
-    option = next((name for name in document.cells[0].values if all(number(c.values[name]) for c in cells)), None)
+    option = next(
+        (name for name in document.cells[0].values if all(math.isfinite(position(cell, name)) for cell in cells)), None
+    )
     if option is None or len({cell.values[option] for cell in cells}) < 2:
         return []
     names = dict.fromkeys(line_name(cell, option) for cell in cells)
@@ -168,11 +171,15 @@ def charts(document: SweepDocument) -> list[Chart]:
     ]
 
 
-def number(text: str) -> bool:
+def position(cell: Cell, axis: str) -> float:
+    """The value of the option *axis*, for one at a time and all at once the rate completed; NaN where it is not a number."""
+    text = cell.values[axis]
+    if text in (ONE_AT_A_TIME, ALL_AT_ONCE):
+        return mean(cell, "req_s") or math.nan
     try:
-        return math.isfinite(float(text))
+        return float(text)
     except ValueError:
-        return False
+        return math.nan
 
 
 def line_name(cell: Cell, axis: str) -> str:
@@ -181,7 +188,7 @@ def line_name(cell: Cell, axis: str) -> str:
 
 def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Series:
     """One line in ascending order of *axis*, with intervals where there are several runs."""
-    mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell.values[axis]))
+    mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: position(cell, axis))
 
     def end(cell: Cell, side: int) -> float:
         found = cell.figures.get(key)
@@ -190,7 +197,7 @@ def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Series:
     y = [math.nan if (value := mean(cell, key)) is None else value for cell in mine]
     several = any(cell.runs > 1 for cell in mine)
     low, high = ([end(cell, side) for cell in mine] if several else () for side in (0, 1))
-    return Series(name, y, [float(cell.values[axis]) for cell in mine], low, high, style="curve")
+    return Series(name, y, [position(cell, axis) for cell in mine], low, high, style="curve")
 
 
 REPORT = SavedReport(JSON, SweepDocument, lambda found: bool(found.cells), lines, page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.sweep import report
+from fastllmload.sweep.spacing import ALL_AT_ONCE, ONE_AT_A_TIME, Spaced, rates_between
 
 NOT_MET = 1
 GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interleaved and shuffled"
@@ -32,14 +33,27 @@ GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interl
 
 @dataclass(frozen=True)
 class Combination:
-    """One combination: *values* of the varied options as given, and the *settings* of its run."""
+    """One combination: *values* of the varied options as given, and the *settings* of its run. *spaced*: its place among
+    spaced rates.
+    """
 
     values: tuple[tuple[str, str], ...]
     settings: RunSettings
+    spaced: Spaced | None = None
 
     @property
     def label(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.values)
+
+    @property
+    def others(self) -> tuple[tuple[str, str], ...]:
+        """The values without that of the spaced rate."""
+        return tuple(pair for pair in self.values if self.spaced is None or pair[0] != self.spaced.axis)
+
+    def at(self, rate: float) -> Combination:
+        """The same, with the *rate* that was found for its place."""
+        known = tuple((name, f"{rate:g}" if (name, value) not in self.others else value) for name, value in self.values)
+        return replace(self, values=known, settings=changed(self.settings, load={"rate": rate}), spaced=None)
 
 
 @dataclass(frozen=True)
@@ -62,12 +76,12 @@ class SweepTerms:
 @dataclass
 class Sweep:
     """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured, because of this host
-    or the target; *problem*: the first such error, raised if nothing could be measured.
+    or the target; *problem*: the first such error, raised if nothing could be measured, or if rates could not be spaced.
     """
 
     experiment: Experiment
     book: Journal[SweepDocument]
-    cells: Sequence[Combination]
+    cells: list[Combination]
     terms: SweepTerms
     measured: dict[int, list[Level]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
@@ -75,10 +89,36 @@ class Sweep:
 
     def run(self) -> None:
         for number, repetition in schedule(len(self.cells), self.terms, self.experiment.base.client.seed):
+            spaced = self.cells[number].spaced
+            if number not in self.refused and spaced is not None and spaced.has_rate:
+                self._space(self.cells[number].others)
             if number not in self.refused:
                 self._measure(number, repetition)
-        if self.problem is not None and not self.measured:
+        unspaced = any(one.spaced is not None and one.spaced.has_rate for one in self.cells)
+        if self.problem is not None and (unspaced or not self.measured):
             raise self.problem
+
+    def _space(self, others: tuple[tuple[str, str], ...]) -> None:
+        """Give the combinations with the values *others* their rates, from the first runs of one at a time and all at once;
+        refuse them if no rates lie between.
+        """
+        group = [number for number, one in enumerate(self.cells) if one.spaced is not None and one.others == others]
+        runs = [self.measured.get(number, ()) for number in group[:2]]
+        lowest, highest = (levels[0].figure("req_s") or 0.0 if levels else 0.0 for levels in runs)
+        steps = rates_between(lowest, highest, len(group) - 2)
+        if len({*steps}) == len(steps) and min(steps) > 0:
+            for number, rate in zip(group[2:], steps[1:], strict=True):
+                self.cells[number] = self.cells[number].at(rate)
+            return
+        where = "".join(f"{name} {value}: " for name, value in others)
+        reason = (
+            f"{where}no rates lie between {lowest:.4g} requests/s completed {ONE_AT_A_TIME} and {highest:.4g} "
+            f"{ALL_AT_ONCE}; see what failed in these runs, or give rates as --vary rate=V1,V2"
+        )
+        problem = TargetError("rates-not-spaced", reason)
+        self.refused |= dict.fromkeys(group[2:], reason)
+        self.problem = self.problem or problem
+        self.experiment.console.warn(problem.code, reason)
 
     def _measure(self, number: int, repetition: int) -> None:
         self.save_progress()
@@ -167,7 +207,7 @@ def run_sweep(cells: Sequence[Combination], secret: Secret | None, terms: SweepT
         experiment = Experiment(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
         many = f"{len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
         console.announce(book, f"sweep in {terms.folder}: {many}", finished="runs")
-        sweep = Sweep(experiment, book, cells, terms)
+        sweep = Sweep(experiment, book, list(cells), terms)
         with conclude_when_stopped(book, "sweep", sweep.finalize), experiment:
             sweep.run()
         valid = sweep.finalize(journal.DONE)

@@ -11,6 +11,8 @@ from fastllmload.cli.commands.search import confidence, levels, trial_count, wid
 from fastllmload.cli.commands.sweep import axes_of, cell_options, order_of
 from fastllmload.cli.main import main
 from fastllmload.errors import InputError
+from fastllmload.sweep import run as sweep_run
+from fastllmload.sweep.run import Combination
 
 
 def test_steps_are_numbers_or_shares() -> None:
@@ -99,6 +101,53 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     said = capsys.readouterr().err
     assert says(said, *why) and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> list[Combination]:
+    """The combinations that a sweep would measure."""
+    found: list[Combination] = []
+
+    def run_sweep(given: list[Combination], *_: object) -> int:
+        found.extend(given)
+        return 0
+
+    monkeypatch.setattr(sweep_run, "run_sweep", run_sweep)
+    return found
+
+
+@pytest.mark.parametrize(("cap", "at_once"), [((), 512), (("--max-concurrency", "40"), 40)])
+def test_spaced_rates_are_one_slot_then_all_then_rates(
+    cells: list[Combination], cap: tuple[str, ...], at_once: int
+) -> None:
+    """What only an open loop has is left out of the first two."""
+    words = ["--arrival", "gamma", "--burstiness", "0.5", "--vary", "osl=4,8", "--duration", "9", *cap]
+    assert main(["sweep", "--vary", "request-rate=spaced:4", *words, "--url", "http://h:1"]) == 0
+    assert [one.settings.load.concurrency for one in cells] == [1, 1, at_once, at_once, None, None, None, None]
+    assert {one.settings.workload.osl for one in cells} == {"4", "8"}
+    assert {(one.settings.load.arrival, one.settings.load.burstiness) for one in cells[4:]} == {("gamma", 0.5)}
+    assert {one.settings.load.max_concurrency for one in cells[4:]} == ({40} if cap else {None})
+    assert [one.spaced and one.spaced.place for one in cells[::2]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("rate=spaced:2",), ("value-invalid", "spaced:2", "3 to 1,000")),
+        (("rate=spaced:4,9",), ("value-invalid", "spaced:4,9", "stand alone")),
+        (("rate=spaced:",), ("value-invalid", "3 to 1,000")),
+        (("rate=spaced:1001",), ("value-invalid", "1,000")),
+        (("rate=spaced:600", "--vary", "osl=4,8"), ("sweep-too-large", "1,200")),
+        (("rate=spaced:4", "--concurrency", "3"), ("options-conflict", "--concurrency", "rate=spaced")),
+        (("rate=spaced:4", "--rate", "3"), ("options-conflict", "--rate", "rate=spaced")),
+        (("rate=spaced:4", "--shuffle"), ("options-conflict", "--shuffle")),
+    ],
+)
+def test_spaced_rates_that_cannot_be_are_refused(
+    words: tuple[str, ...], why: tuple[str, ...], cells: list[Combination], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "--duration", "9", "--url", "http://h:1", "--vary", *words]) == 2
+    assert says(capsys.readouterr().err, *why) and cells == []
 
 
 @pytest.mark.parametrize("command", ["search", "sweep"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from fastllmload.experiment.level.result import Level
 from fastllmload.settings import Load, Output, RunSettings, Workload
 from fastllmload.sweep.report import figure
 from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Combination, SweepTerms, run_sweep, schedule
+from fastllmload.sweep.spacing import Spaced, names_of
 
 pytestmark = pytest.mark.slow
 
@@ -195,6 +198,93 @@ def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, t
     document = json.loads((tmp_path / "s/sweep.json").read_text())
     assert document["status"] == "failed" and [cell["runs"] for cell in document["cells"]] == [1, 1, 0, 0]
     assert "INCOMPLETE" in (tmp_path / "s/sweep.md").read_text()
+
+
+def spaced_cells(rates: int = 3, lengths: tuple[int, ...] = (16,), at_once: int = 64) -> list[Combination]:
+    """`--vary rate=spaced:N --vary osl=…`, as the command makes them."""
+    loads = [Load(concurrency=1, duration=40.0), Load(concurrency=at_once, duration=40.0)]
+    loads += [Load(rate=1.0, duration=40.0, arrival="constant")] * rates
+    return [
+        Combination(
+            (("rate", name), ("osl", str(osl))),
+            without_target(RunSettings(load=loads[place], workload=Workload(osl=str(osl)))),
+            Spaced("rate", place),
+        )
+        for place, name in enumerate(names_of(f"spaced:{rates + 2}"))
+        for osl in lengths
+    ]
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "sweep.json").read_text())["cells"]
+    return found
+
+
+@pytest.mark.parametrize("order", [GRID, INTERLEAVED])
+def test_rates_are_spaced_between_one_at_a_time_and_all_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str
+) -> None:
+    """8 slots of 0.2 s: 5 requests/s and 40. Each value of the other option has rates of its own."""
+    target = SlotTarget(SlotServer(8, 0.2, fixed=True))
+    assert sweep(monkeypatch, target, spaced_cells(lengths=(16, 32)), terms(tmp_path / "s", runs=2, order=order)) == 0
+    cells = [cell for cell in table(tmp_path / "s") if cell["values"]["osl"] == "32"]
+    lowest, highest = (cell["figures"]["req_s"]["runs"][0] for cell in cells[:2])
+    assert lowest == pytest.approx(5, rel=0.05) and highest == pytest.approx(40, rel=0.1)
+    assert [cell["values"]["rate"] for cell in cells[:2]] == ["one at a time", "all at once"]
+    rates = [float(cell["values"]["rate"]) for cell in cells[2:]]
+    assert rates == pytest.approx([lowest + (highest - lowest) * share / 3 for share in (1, 2, 3)], rel=1e-5)
+    for rate, cell in zip(rates, cells[2:], strict=True):
+        loads = [json.loads((tmp_path / "s" / folder / "run.json").read_text())["config"]["load"]
+                 for folder in cell["folders"]]  # fmt: skip
+        assert [(load["rate"], load["concurrency"], load["arrival"]) for load in loads] == [
+            (rate, None, "constant")
+        ] * 2
+    page = (tmp_path / "s/sweep.html").read_text()
+    assert page.count("<svg") >= 3, "over the rate, and for the first two runs over what they completed"
+
+
+@pytest.mark.parametrize("kill_at", [0, 1, 3])
+def test_a_killed_sweep_of_spaced_rates_continues(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kill_at: int
+) -> None:
+    """With the rates that the first start found."""
+    uncut = SlotTarget(SlotServer(8, 0.2))
+    sweep(monkeypatch, uncut, spaced_cells(), terms(tmp_path / "uncut"))
+    cut, again = SlotTarget(SlotServer(8, 0.2), kill_at=kill_at), SlotTarget(SlotServer(8, 0.2))
+    with pytest.raises(Killed):
+        sweep(monkeypatch, cut, spaced_cells(), terms(tmp_path / "cut"))
+    sweep(monkeypatch, again, spaced_cells(), terms(tmp_path / "cut"))
+    assert cut.measured + again.measured == uncut.measured
+    assert table(tmp_path / "cut") == table(tmp_path / "uncut")
+
+
+@pytest.mark.parametrize(
+    ("slots", "broken_above", "found"),
+    [(1, math.inf, "5 requests/s"), (8, 0.0, "0 requests/s")],
+    ids=["equal", "failed"],
+)
+def test_rates_that_cannot_be_had_end_a_sweep_with_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slots: int, broken_above: float, found: str
+) -> None:
+    target = SlotTarget(SlotServer(slots, 0.2, fixed=True), broken_above=broken_above)
+    at_once = 1 if slots == 1 else 64
+    with raises_code("rates-not-spaced", found, "one at a time", "all at once"):
+        sweep(monkeypatch, target, spaced_cells(at_once=at_once), terms(tmp_path / "s"))
+    cells = table(tmp_path / "s")
+    assert [cell["runs"] for cell in cells] == [1, 1, 0, 0, 0] and len(target.measured) == 2
+    assert all("no rates lie between" in cell["refused"] for cell in cells[2:])
+    assert json.loads((tmp_path / "s/sweep.json").read_text())["status"] == "failed"
+
+
+def test_other_groups_are_measured_where_one_has_no_rates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = SlotTarget(SlotServer(8, 0.2, fixed=True))
+    cells = spaced_cells(lengths=(16, 32))
+    cells[2] = replace(cells[2], settings=cells[0].settings)  # all at once of osl 16: one slot, too
+    with raises_code("rates-not-spaced", "osl 16"):
+        sweep(monkeypatch, target, cells, terms(tmp_path / "s", same_requests=True))
+    found = table(tmp_path / "s")
+    assert [cell["runs"] for cell in found if cell["values"]["osl"] == "32"] == [1] * 5
+    assert [cell["runs"] for cell in found if cell["values"]["osl"] == "16"] == [1, 1, 0, 0, 0]
 
 
 def test_the_same_combination_twice_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastllmload.cli.group import current_redactor
@@ -16,6 +16,8 @@ from fastllmload.cli.options.sources import RawOptions, from_table
 from fastllmload.cli.options.table import RunOption, config_names, several, switch, value
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
+from fastllmload.sweep import spacing
+from fastllmload.sweep.spacing import Spaced
 
 MOST_COMBINATIONS = 1_000
 NOT_VARIED = ("output", "ui", "disable_tqdm", "strict", "save_plan", "api_key", "api_key_file", "repetition", "config")
@@ -25,7 +27,8 @@ TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "of
 OWN: tuple[RunOption, ...] = (
     several("--vary", "vary", read.axis, "NAME=V1,V2,...",
             "Option of a run and its values; repeatable, for a grid. Values that contain a comma are separated by ';': "
-            "isl='uniform:128,512;256'."),
+            "isl='uniform:128,512;256'. rate=spaced:N makes N runs: one request at a time, all at once (--max-concurrency, "
+            "512 by default), and N - 2 rates in equal steps from what the first completed to what the second did."),
     value("--runs", "runs", count_of_runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
     switch("--interleave", "interleave", "Runs all combinations once before any is run again."),
     switch("--shuffle", "shuffle", "Runs in a random order from --seed; with --interleave, within each round."),
@@ -55,7 +58,8 @@ def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
         if option is not None and option.parameter in seen:
             raise InputError("option-repeated", f"--vary names {option.name!r} twice; give all its values in one list")
         seen.add(key if option is None else option.parameter)
-        axes[key] = values_of(name, text)
+        spaced = option is not None and option.parameter == "rate" and text.startswith(spacing.PREFIX)
+        axes[key] = spacing.names_of(text) if spaced else values_of(name, text)
     if not axes:
         raise InputError(
             "option-missing", "--vary is missing: say which option takes which values, for example --vary rate=10,20,40"
@@ -86,6 +90,33 @@ def cell_options(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
     return {**base, **varied}
 
 
+def spaced_in(axes: Mapping[str, Sequence[str]], values: Mapping[str, str]) -> Spaced | None:
+    """The place of the combination *values* among spaced rates; None where no rate is spaced."""
+    for name, texts in axes.items():
+        if texts[0] == spacing.ONE_AT_A_TIME:
+            return Spaced(name, texts.index(values[name]))
+    return None
+
+
+def spaced_options(base: RawOptions, values: Mapping[str, str], spaced: Spaced) -> RawOptions:
+    """Options of a run of spaced rates: a closed loop of one or of all at once, or an open loop whose rate is not known yet
+    and 1 until then. InputError where *base* says how fast to send.
+    """
+    for parameter in ("rate", "concurrency"):
+        if parameter in base:
+            raise InputError(
+                "options-conflict",
+                f"{base[parameter].where} and --vary {spaced.axis}=spaced contradict each other; give one",
+            )
+    others = {name: text for name, text in values.items() if name != spaced.axis}
+    options = cell_options(base, {**others, spaced.axis: "1"})
+    if spaced.has_rate:
+        return options
+    most = options["max_concurrency"].texts[0] if "max_concurrency" in options else str(spacing.MOST_AT_ONCE)
+    left = {name: given for name, given in options.items() if name not in ("rate", *spacing.OF_OPEN_LOOPS)}
+    return cell_options(left, {"concurrency": most if spaced.place else "1"})
+
+
 def order_of(shuffle: bool, interleave: bool) -> str:
     """Order of the runs. With both switches, each round is shuffled again."""
     from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED
@@ -109,8 +140,15 @@ def start(**parameters: object) -> int:
     cells, secret = [], None
     for combination in itertools.product(*axes.values()):
         values = dict(zip(axes, combination, strict=True))
-        settings, secret = read_settings(cell_options(base, values), os.environ, redact)
-        cells.append(Combination(tuple(values.items()), settings))
+        spaced = spaced_in(axes, values)
+        options = cell_options(base, values) if spaced is None else spaced_options(base, values, spaced)
+        settings, secret = read_settings(options, os.environ, redact)
+        cells.append(Combination(tuple(values.items()), settings, spaced))
+    if own.get("shuffle") and cells[0].spaced is not None:
+        raise InputError(
+            "options-conflict",
+            "--shuffle and spaced rates contradict each other, as the first two runs decide the rates; leave --shuffle out",
+        )
     first = cells[0].settings.output
     terms = SweepTerms(
         Path(first.directory or f"runs/sweep-{time.strftime('%Y%m%d-%H%M%S')}"),

@@ -317,7 +317,7 @@ def joined(runs: list[Arguments]) -> list[list[str]]:
         differ = {
             flag for run in runs for (flag, value), (_, first) in zip(run, runs[0], strict=False) if value != first
         }
-        if all(each == flags[0] for each in flags) and len(differ) == 1:
+        if all(each == flags[0] for each in flags) and len(differ) == 1 and differ != {"--vary"}:
             (flag,) = differ
             texts = [dict(run)[flag] or "" for run in runs]
             rest = [pair for pair in runs[0] if pair[0] != flag]
@@ -326,7 +326,9 @@ def joined(runs: list[Arguments]) -> list[list[str]]:
 
 
 def repeated(run: Arguments) -> list[str]:
-    """The command of one run, or a sweep of one cell where it is to be repeated."""
+    """The command of one run, or a sweep where it varies an option or is to be repeated."""
+    if "--vary" in dict(run):
+        return ["sweep", *flat(run)]
     if "--runs" not in dict(run):
         return ["run", *flat(run)]
     axis, value = next((pair for pair in run if pair[0] in ("--rate", "--concurrency")), ("--concurrency", "1"))

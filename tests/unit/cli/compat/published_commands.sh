@@ -115,9 +115,22 @@ guidellm benchmark --target http://localhost:8000/v1 --model m --rate-type poiss
 guidellm run --backend kind=openai_http,target=http://localhost:8000,model=m --profile kind=poisson,rate=10 \
   --constraint kind=max_duration,seconds=30 --data kind=synthetic_text,prompt_tokens=256,output_tokens=128
 
-#! --profile
 guidellm benchmark --target "http://localhost:8000" --rate-type sweep --max-seconds 30 \
   --data "prompt_tokens=256,output_tokens=128"
+
+guidellm benchmark --target http://localhost:8000 --model m --rate-type sweep --rate 6 --max-seconds 20 --warmup-percent 0.1 \
+  --display-scheduler-stats --data "prompt_tokens=512,output_tokens=256"
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000 --profile kind=sweep \
+  --constraint kind=max_duration,seconds=30 --data kind=synthetic_text,prompt_tokens=256,output_tokens=128
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000 --profile kind=sweep,sweep_size=6,strategy_type=poisson \
+  --constraint kind=max_duration,seconds=60 --data kind=synthetic_text,prompt_tokens=256,output_tokens=128
+
+guidellm benchmark --target http://localhost:8000 --model m --profile sweep --max-requests 5 \
+  --data "prompt_tokens=100,output_tokens=100" --random-seed 42
+
+guidellm benchmark --target http://localhost:8000 --model m --max-seconds 60 --data "prompt_tokens=256,output_tokens=128"
 
 # AIPerf
 aiperf profile --model "granite4:350m" --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro \

@@ -346,6 +346,40 @@ def test_several_values_are_several_runs(sent: list[RunSettings], capsys: pytest
     assert [(each.load.concurrency, each.load.num_requests) for each in sent] == [(1, 10), (2, 20)]
 
 
+SWEPT = ("guidellm", "--data", "prompt_tokens=9,output_tokens=4", "--max-seconds", "5")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "runs", "arrival"),
+    [
+        ((), "rate=spaced:10", 10, "constant"),
+        (("--rate-type", "sweep", "--rate", "5.0"), "rate=spaced:5", 5, "constant"),
+        (("--profile", "kind=sweep,sweep_size=4,strategy_type=poisson"), "rate=spaced:4", 4, "poisson"),
+    ],
+)
+def test_the_sweep_of_guidellm_is_spaced_rates(
+    words: tuple[str, ...], shown: str, runs: int, arrival: str, sent: list[RunSettings],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """It is its default, of ten runs; its rate is the number of runs."""
+    settings_of(sent, *SWEPT, *words)
+    assert shown in capsys.readouterr().err
+    assert [each.load.concurrency for each in sent] == [1, 512, *[None] * (runs - 2)]
+    assert {each.load.arrival for each in sent[2:]} == {arrival}
+
+
+def test_the_sweep_of_guidellm_has_its_cap(
+    sent: list[RunSettings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings_of(sent, *SWEPT, "--profile", "kind=sweep,max_concurrency=64")
+    assert (sent[1].load.concurrency, sent[2].load.max_concurrency) == (64, 64)
+    monkeypatch.setenv("GUIDELLM__MAX_CONCURRENCY", "100")
+    settings_of(sent, *SWEPT)
+    assert (sent[1].load.concurrency, sent[2].load.max_concurrency) == (100, 100)
+    assert main(["compat", *SWEPT, "--rate", "2"]) == 2
+    assert says(capsys.readouterr().err, "value-invalid", "3 to 1,000")
+
+
 def test_what_is_not_in_a_table_is_refused_with_the_rest(
     sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -393,7 +427,7 @@ def test_what_cannot_be_read(
 @pytest.mark.parametrize("name", tool_names())
 def test_a_table_names_options_of_ours(name: str) -> None:
     table = tool_table(name)
-    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key", "--runs"}
+    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key", "--runs", "--vary"}
     named = {option for option, *_ in table["write"] if not option.startswith("body.")}
     for entry in table["options"].values():
         told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
