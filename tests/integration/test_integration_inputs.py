@@ -32,7 +32,7 @@ def answers(**more: object) -> dict[str, tuple[int, str, bytes]]:
 
 
 def test_the_page_has_an_example_of_each() -> None:
-    assert [name for name, _ in EXAMPLES] == ["custom", "batch", "csv", "sharegpt"]
+    assert [name for name, _ in EXAMPLES] == ["custom", "text", "aiperf", "batch", "csv", "sharegpt"]
 
 
 @pytest.mark.parametrize(("name", "text"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
@@ -42,7 +42,7 @@ def test_the_examples_are_sent(tmp_path: Path, name: str, text: str) -> None:
     file.write_text(text)
     done = fastllmload.run(
         workload=name, dataset_path=str(file), concurrency=2, num_requests=6, warmup=0, output=str(tmp_path / "run"),
-        simulate={"set.step_ms": "0.1"},
+        simulate={"set.step_ms": "0.1"}, **({"osl": "16"} if name in ("text", "aiperf") else {}),
     )  # fmt: skip
     rows = done.rows[(done.rows["phase"] == MEASURE) & (done.rows["status"] == OK)]
     assert len(rows) == 6

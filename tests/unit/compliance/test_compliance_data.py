@@ -143,4 +143,5 @@ def test_every_workload_of_the_command_line_has_a_kind() -> None:
     assert {workload_kind(name) for name in TRACES} == {"trace"}
     assert {name: workload_kind(name) for name in DATASETS} == {
         "sharegpt": "dataset", "csv": "dataset", "hf": "dataset", "custom": "custom", "batch": "custom",
+        "text": "custom", "aiperf": "custom",
     }  # fmt: skip

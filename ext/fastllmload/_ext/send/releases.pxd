@@ -35,6 +35,7 @@ cdef class Releases:
     cdef Py_ssize_t opening             # place in the schedule of the next one; -1: none
     cdef const int64_t[::1] opening_places      # of all; None: the first of the schedule
     cdef const uint32_t[::1] opening_pools      # of each; None: there are no pools
+    cdef uint32_t opening_pool          # of the next one
     cdef int64_t stop_at                # slots: no request after this instant; 0 = no bound
     cdef uint32_t cap                   # open loop: most in flight (--max-concurrency share); 0 = none
     cdef uint32_t most_waiting          # for their first token (--max-prefill share); 0 = no cap

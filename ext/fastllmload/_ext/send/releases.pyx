@@ -78,7 +78,7 @@ cdef class Releases:
             if place != self.opening:
                 self._dispatch(self.share.numbered(<uint64_t>(place - self.opened)), due, -1, NULL)
                 continue
-            pool = 0 if self.opening_pools is None else self.opening_pools[self.opened]
+            pool = self.opening_pool
             self.opened += 1
             self._next_opening()
             slot = self.slots.open(pool, due - self.pacer.start)
@@ -106,6 +106,7 @@ cdef class Releases:
         self.opening = -1
         if self.opened < self.openings:
             self.opening = self.opened if self.opening_places is None else self.opening_places[self.opened]
+            self.opening_pool = 0 if self.opening_pools is None else self.opening_pools[self.opened]
         return 0
 
     cdef uint32_t next_request(self, int32_t slot) noexcept:
