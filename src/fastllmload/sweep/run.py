@@ -94,6 +94,8 @@ class Sweep:
                 self._space(self.cells[number].others)
             if number not in self.refused:
                 self._measure(number, repetition)
+        if self.cells[0].spaced is not None:  # a first run that was repeated leads to other rates
+            self.experiment.quarantine_unused_levels()
         unspaced = any(one.spaced is not None and one.spaced.has_rate for one in self.cells)
         if self.problem is not None and (unspaced or not self.measured):
             raise self.problem

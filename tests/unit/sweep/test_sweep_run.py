@@ -258,6 +258,22 @@ def test_a_killed_sweep_of_spaced_rates_continues(
     assert table(tmp_path / "cut") == table(tmp_path / "uncut")
 
 
+def test_rates_of_a_first_run_that_was_repeated_replace_the_old_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The old levels are kept under other names."""
+    sweep(monkeypatch, SlotTarget(SlotServer(8, 0.2, fixed=True)), spaced_cells(), terms(tmp_path / "s"))
+    old = [folder for cell in table(tmp_path / "s")[2:] for folder in cell["folders"]]
+    run = next((tmp_path / "s/levels").glob("001*/run.json"))
+    run.write_text(json.dumps({**json.loads(run.read_text()), "status": "running"}))
+    again = SlotTarget(SlotServer(4, 0.2, fixed=True))
+    assert sweep(monkeypatch, again, spaced_cells(), terms(tmp_path / "s")) == 0
+    new = [folder for cell in table(tmp_path / "s")[2:] for folder in cell["folders"]]
+    assert len(again.measured) == 4 and not {*old} & {*new}
+    assert not any((tmp_path / "s" / folder).exists() for folder in old)
+    assert len(list((tmp_path / "s/levels").glob("*.cut-*"))) == 1 + len(old)
+
+
 @pytest.mark.parametrize(
     ("slots", "broken_above", "found"),
     [(1, math.inf, "5 requests/s"), (8, 0.0, "0 requests/s")],
