@@ -107,6 +107,7 @@ TokenSpeed = Annotated[Number, field("tokens/s")]  # of one request
 Figure = Annotated[Number, field("see `unit`")]  # of a table with the key `unit`
 # Numbers of the load
 Count = Annotated[Number, field("requests", Reveals.LOAD)]
+Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
 Tokens = Annotated[Number, field("tokens", Reveals.LOAD)]
 Events = Annotated[Number, field("events", Reveals.LOAD)]
 Samples = Annotated[Number, field("samples", Reveals.LOAD)]

@@ -15,6 +15,7 @@ from fastllmload.documents.fields import (
     Reveals,
     Samples,
     Sentence,
+    Sessions,
     TokenSpeed,
     field,
     known,
@@ -28,7 +29,7 @@ class NotEstimableFacts(Document, frozen=True, kw_only=True):
 
     reason: Sentence = None  # why, as a clause
     requests_needed: Count = None  # that would probably be enough; None: more do not help
-    sessions_needed: Count = None  # the same, of a figure of which each session is one observation
+    sessions_needed: Sessions = None  # the same, of a figure of which each session is one observation
 
     @property
     def needed(self) -> Number:

@@ -33,23 +33,9 @@ ABOUT = {
 }
 
 
-WORKLOAD_OPTIONS = {
-    "workload",
-    "dataset_path",
-    "prompt",
-    "isl",
-    "prefix_len",
-    "turns",
-    "plan",
-    "classes",
-}  # say what is sent
-FOREIGN_WORKLOAD_OPTIONS = {
-    "workload",
-    "dataset_path",
-    "prompt",
-    "turns",
-    "plan",
-}  # never sent by a test with its own workload
+# Options that say what is sent, and those of them that a test with its own workload never sends.
+WORKLOAD_OPTIONS = {"workload", "dataset_path", "prompt", "isl", "prefix_len", "turns", "plan", "classes"}
+FOREIGN_WORKLOAD_OPTIONS = {"workload", "dataset_path", "prompt", "turns", "plan"}
 
 
 def command(name: str) -> RunCommand:

@@ -15,12 +15,10 @@ from fastllmload.documents.fields import (
     RequestShare,
     Reveals,
     Sentence,
+    Sessions,
     field,
 )
 from fastllmload.documents.metric import NO_METRIC, Metric
-
-Sessions = Annotated[Number, field("sessions", Reveals.LOAD)]
-
 
 Calls = Annotated[Number, field("calls", Reveals.LOAD)]
 
