@@ -14,12 +14,13 @@ from fastllmload.documents.fields import (
     RequestShare,
     Reveals,
     Sentence,
+    Sessions,
     Tokens,
     field,
 )
 from fastllmload.documents.metric import NO_METRIC, Metric
 from fastllmload.documents.run_parts.classes import PartResult
-from fastllmload.documents.run_parts.sessions import Calls, Sessions
+from fastllmload.documents.run_parts.sessions import Calls
 
 
 class BackendNames(Document, frozen=True, kw_only=True):
