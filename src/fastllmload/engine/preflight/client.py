@@ -89,6 +89,7 @@ class ServerConnection:
         self.headers = (*self.endpoint.own_headers(key), *target.headers)
         request_head(base, self.path, self.headers, key)  # invalid headers raise before anything is sent
         self.address: tuple[str, str, int] | None = None
+        self.asked_body = b""  # of the latest request of a probe
         self.answered = False  # with a valid HTTP response
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
         self.head = b""  # the same as received

@@ -1,8 +1,9 @@
-"""Which --endpoint-type a server seems to speak that refuses the one that was given."""
+"""What to give to a server that refuses a request: the --endpoint-type it seems to speak, or what leaves a field out."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.endpoint import Endpoint, named
@@ -13,10 +14,21 @@ from fastllmload.errors import TargetError
 
 NO_PAGE = "/fastllmload-asks-for-no-such-page"
 
+# Fields that requests have unless an option leaves them out.
+OPTIONAL = {
+    b"ignore_eos": "--no-ignore-eos",
+    b"min_tokens": "--no-ignore-eos",
+    b"temperature": "--temperature none",
+    b"stream_options": """--extra-body '{"stream_options": null}'""",
+}
+COMPLETION_TOKENS = """--extra-body '{"max_completion_tokens": "{output_tokens}"}'"""  # in place of max_tokens
+
 
 def by_status(server: ServerConnection, status: int, content: bytes, model: str) -> str | None:
     """What to give after a *status* that is an error."""
-    return _by_path(server, status, model) if status in (404, 405) else _by_field(server, content, model)
+    if status in (404, 405):
+        return _by_path(server, status, model)
+    return _by_field(server, content, model) or (_without(server, content) if status in (400, 422) else None)
 
 
 def _by_path(server: ServerConnection, status: int, model: str) -> str | None:
@@ -49,6 +61,17 @@ def _by_field(server: ServerConnection, content: bytes, model: str) -> str | Non
         if here and server.endpoint not in able:
             return f"{field!r} is a field of {here[0].title}: give --endpoint-type {named_all(here)}"
     return None
+
+
+def _without(server: ServerConnection, content: bytes) -> str | None:
+    """If the refusal names fields of the request that can be left out: the options that do so."""
+    words = set(re.findall(rb"\w+", content))
+    options = [option for field, option in OPTIONAL.items() if field in words and b'"%s"' % field in server.asked_body]
+    if b"max_completion_tokens" in words and b'"max_tokens"' in server.asked_body:
+        options.append(COMPLETION_TOKENS)
+    if not options:
+        return None
+    return f"send requests without what it refuses: {' '.join(dict.fromkeys(options))}"
 
 
 def by_method(server: ServerConnection) -> str:

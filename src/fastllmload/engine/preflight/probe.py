@@ -187,6 +187,7 @@ class ServerProbe(ServerConnection):
         return answers.parse_answer(content, content_type, self.endpoint.dialect)[2].cached
 
     def _ask(self, body: bytes) -> tuple[int, str, bytes]:
+        self.asked_body = body
         if self.endpoint.call is not None:
             body = self.endpoint.call.framed(body, f"fastllmload-probe-{uuid.uuid4().hex}".encode())
         return self.exchange("POST", self.path, body)

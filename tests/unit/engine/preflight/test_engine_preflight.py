@@ -794,6 +794,27 @@ def test_a_path_that_the_server_lacks_names_the_protocols_whose_paths_it_has(oth
 
 
 @pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("Unexpected fields in the request: {'min_tokens', 'ignore_eos'}", ["--no-ignore-eos"]),
+        ("Unrecognized request argument supplied: min_tokens; temperature has 1 as its only value",
+         ["--no-ignore-eos", "--temperature none"]),
+        ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
+         ["""--extra-body '{"max_completion_tokens": "{output_tokens}"}'"""]),
+        ("stream_options: extra fields not permitted", ["""--extra-body '{"stream_options": null}'"""]),
+        ("max_tokens: too many; top_k, ignored_eos: not permitted", []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refusal_that_names_fields_says_what_leaves_them_out(text, options, status):
+    answer = (status, "application/json", json.dumps({"detail": text}).encode())
+    said = refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
+    unknown = "is the endpoint type right, and does the server take these fields?"
+    advice = f"send requests without what it refuses: {' '.join(options)}" if options else unknown
+    assert says(said, "request-refused", f"; {advice}")
+
+
+@pytest.mark.parametrize(
     ("answer", "words"),
     [
         ((200, "application/octet-stream", b"\0\1"), "body of application/octet-stream"),
