@@ -1,7 +1,7 @@
 """CPU per token over HTTP/2 in clear text, ours against a client on libnghttp2: 500 streams at 50 tokens/s, 100 on a
 connection.
 
-Target: at most 1.25 x. The simulated engine is behind nginx, which speaks HTTP/2 and sends each event as it comes. Needs
+Target: at most 1.25 x. The engine has nginx in front, which speaks HTTP/2 and sends each event as it comes. It needs
 nginx and libnghttp2 with its header files (Debian: nginx, libnghttp2-dev). `--grpc`: calls of vLLM's gRPC instead of
 chats, from the simulated engine itself; at most 1.3 x.
 """

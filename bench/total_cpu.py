@@ -54,9 +54,9 @@ class Looks:
 
     def follow(self, ended: threading.Event) -> None:
         while not ended.wait(LOOK_S):
-            self.seen.append((time.monotonic_ns(), dict(self._look(self.process))))
+            self.seen.append((time.monotonic_ns(), dict(self._cpu_times(self.process))))
 
-    def _look(self, process: int) -> list[tuple[tuple[str, int], int]]:
+    def _cpu_times(self, process: int) -> list[tuple[tuple[str, int], int]]:
         found: list[tuple[tuple[str, int], int]] = []
         with contextlib.suppress(OSError):  # it has ended
             for task in os.listdir(f"/proc/{process}/task"):
@@ -66,7 +66,7 @@ class Looks:
                     name = at.joinpath("comm").read_text().strip()
                 found.append(((name, int(task)), int(at.joinpath("schedstat").read_text().split()[0])))
                 for child in at.joinpath("children").read_text().split():
-                    found += self._look(int(child))
+                    found += self._cpu_times(int(child))
         return found
 
     def _role(self, process: int) -> str:
@@ -117,7 +117,7 @@ def measured(client: str, command: Sequence[str], load: Load, folder: Path) -> d
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         looks = Looks(process.pid)
         with meanwhile(looks.follow):
-            told, wrong = process.communicate(timeout=TIMEOUT_S)
+            printed, wrong = process.communicate(timeout=TIMEOUT_S)
     if process.returncode not in (0, 1):
         raise SystemExit(f"{client} ended with {process.returncode}: {wrong[-1000:]}")
     requests = load_truth(truth).requests
@@ -128,7 +128,7 @@ def measured(client: str, command: Sequence[str], load: Load, folder: Path) -> d
         "parts": parts,
         "rate": len(arrivals) / float(arrivals[-1] - arrivals[0]) * 1e9,
         "gaps": gaps(arrivals),
-        "told": told,
+        "printed": printed,
     }
 
 

@@ -48,7 +48,7 @@ HOT: dict[str, str] = {
     "plan/pacer": "_planned due follower_is_next spin woke",
     "send/connection": "list_add list_remove",
     "send/pool": "find stream reuse put tail end_tails failed _left _watch",
-    "send/reactor": "loop_earliest loop_read _poll _batch _on_beat _woken _take_times _next_beat _house _look_ahead",
+    "send/reactor": "loop_earliest loop_read _poll _batch _on_beat _woken _take_times _next_beat _house _open_ahead",
     "send/releases": "arm release may_issue refill handle_ends follow cancel_overdue",
     "send/streams": "fed",
     "send/transport": "clock check_clock connected connect_failed send submitted event _read _got _earliest on_time"

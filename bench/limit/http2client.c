@@ -78,9 +78,9 @@ static int find(const uint8_t **at, const uint8_t **end, uint64_t number) {
 }
 
 static void message(struct Stream *s, int32_t id, const uint8_t *at, size_t size) {
-    const uint8_t *end = at + size, *chunk = at, *behind = end;
-    if (find(&chunk, &behind, 1) && find(&chunk, &behind, 1)) {     /* chunk.token_ids */
-        for (; chunk < behind; chunk++)
+    const uint8_t *end = at + size, *chunk = at, *past = end;
+    if (find(&chunk, &past, 1) && find(&chunk, &past, 1)) {     /* chunk.token_ids */
+        for (; chunk < past; chunk++)
             s->tokens += *chunk < 0x80;
         if (events < room) {
             stamps[events] = now;

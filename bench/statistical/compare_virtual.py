@@ -192,11 +192,11 @@ def lines_of(name: str, pairs: int, slower: float) -> list[str]:
         found = changes(*pair(SETTINGS[name], seed, slower))
         claims.update(claimed(found))
         judged.update(figure for figure, change in found.items() if change.p is not None)
-    told = []
+    lines = []
     for metric in METRICS:
         cells = [cell(claims[f"{each}_{metric}"], judged[f"{each}_{metric}"], pairs) for each in STATISTICS]
-        told.append(f"| {name} | {metric} | {' | '.join(cells)} |")
-    return [*told, f"| {name} | any standard figure, after Holm | {claims['any'] / pairs:.2f} |  |  |  |  |"]
+        lines.append(f"| {name} | {metric} | {' | '.join(cells)} |")
+    return [*lines, f"| {name} | any standard figure, after Holm | {claims['any'] / pairs:.2f} |  |  |  |  |"]
 
 
 def cell(claims: int, judged: int, pairs: int) -> str:

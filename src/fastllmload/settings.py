@@ -89,7 +89,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
     hf_split: str | None = None  # of a data set of Hugging Face; None: train, or the only one
     hf_subset: str | None = None  # of a data set of Hugging Face; None: its default
-    dataset_columns: tuple[tuple[str, str], ...] = ()  # prompt, answer or class, and the column that has it
+    dataset_columns: tuple[tuple[str, str], ...] = ()  # prompt, answer, output_tokens or class, and its column
     trace_speed: float = 1.0  # factor; 2: twice as fast as it was recorded
     trace_from: float = 0.0  # where in the trace to start
     trace_to: float | None = None  # where in the trace to end; None: at its end

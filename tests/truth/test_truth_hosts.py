@@ -99,10 +99,10 @@ def test_three_hosts_keep_the_schedule_as_one_does(tmp_path: Path) -> None:
         late, bound_us = (float(np.median(each.late_us())) for each in (one, many)), many.bound_us
         of_one, of_many = late
         shapes = one.distance(), many.distance()
-        told = f"one {of_one:.1f} us, many {of_many:.1f} us, bound {bound_us:.1f} us, distances {shapes}"
+        problem = f"one {of_one:.1f} us, many {of_many:.1f} us, bound {bound_us:.1f} us, distances {shapes}"
         hiccups = (many.run.manifest["certificate"]["host"] or {}).get("hiccup_p99_us") or 0.0
         passed = of_many <= LATE_US + bound_us and shapes[1] <= shapes[0] + SAME_SHAPE
-        return (passed or (None if hiccups >= QUIET_US else False)), told
+        return (passed or (None if hiccups >= QUIET_US else False)), problem
 
     until_quiet(tmp_path, check)
 

@@ -26,11 +26,11 @@ def test_figures_are_the_servers_own(tmp_path: Path) -> None:
         assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
         arrivals = theirs["t_recv_first_kernel"] - ours["t_submit_start"]
         e2e = (ours["t_last"] - ours["t_submit"]) - (last_content(measured) - theirs["t_recv_last_kernel"])
-        passed, told = times_within(measured, 30, 400, e2e=e2e)
+        passed, problem = times_within(measured, 30, 400, e2e=e2e)
         # The arrival spans our own system call: from before it to the segment's stamp at the server.
         spanning = {"arrival": np.percentile(np.abs(arrivals), [50, 99]) / 1e3}
         judged = passed, within(measured, spanning, 60, 400)
-        return False if False in judged else None if None in judged else True, f"{told}, {spanning}"
+        return False if False in judged else None if None in judged else True, f"{problem}, {spanning}"
 
     until_quiet(tmp_path, check)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastllmload.compare.change import Change, Pair, plain, scaled, undecided
+from fastllmload.compare.figure import ComparedFigure
 from fastllmload.compare.side import Side
 from fastllmload.compare.workload import same_plan
 from fastllmload.errors import InputError
@@ -63,6 +64,20 @@ def alike(base: Sequence[float], partners: Sequence[float]) -> bool:
     """
     gaps = np.subtract(partners, base)
     return bool(gaps.any() and np.ptp(gaps) <= ROUNDING * float(np.abs([*base, *partners]).max()))
+
+
+def without_variation(figure: ComparedFigure, base: Sequence[float], new: Sequence[float]) -> str | None:
+    """Why runs do not show how a rate varies: each side counted the same in all of them, so that the difference may be one
+    request or session more at the end of a window. None where they do.
+    """
+    if figure.statistic is not None or not figure.unit.endswith("/s") or base[0] == new[0]:
+        return None
+    fixed = len(set(base)) == len(set(new)) == 1 and max(len(base), len(new)) > 1
+    return (
+        "all runs of a side counted the same, which does not show how the rate varies: measure longer"
+        if fixed
+        else None
+    )
 
 
 def _change(found: Difference, middle: Pair, p: float | None, effect: float | None, test: str) -> Change:

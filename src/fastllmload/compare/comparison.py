@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
+from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of, without_variation
 from fastllmload.compare.change import SIGNIFICANT, Change, undecided
 from fastllmload.compare.figure import GAPS, ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
 from fastllmload.compare.foreign.result import ForeignSeries
@@ -138,9 +138,11 @@ def compare(
     return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
 
 
-def measured(figure: ComparedFigure, side: Side) -> SideFigure:
-    """The figure on *side*, with the interval over its runs or, for a single run, the interval within it."""
-    values = tuple(figure.value(document) for document in side.documents)
+def measured(figure: ComparedFigure, side: Side, values: tuple[float | None, ...] | None = None) -> SideFigure:
+    """The figure on *side*, with the interval over its runs or, for a single run, the interval within it. *values*: of each
+    run; None: those of its run.json.
+    """
+    values = tuple(figure.value(document) for document in side.documents) if values is None else values
     given = [value for value in values if value is not None]
     if len(given) < len(values):
         return SideFigure(None, None, values)
@@ -249,6 +251,8 @@ def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
     open_ended = only_bounded(figure, base, new)
     if open_ended is not None:
         return Row(figure, a, b, undecided(None, None, open_ended))
+    if (fixed := without_variation(figure, x, y)) is not None:
+        return Row(figure, a, b, undecided(a.value, b.value, fixed))
     return Row(figure, a, b, change_between(x, y, test, pairs_of(base, new) if test == "paired" else None))
 
 

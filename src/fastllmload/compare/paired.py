@@ -66,9 +66,13 @@ def pairs_of_requests(a: Sample, b: Sample, of_a: Numbers, of_b: Numbers) -> Pai
     """
     if min(len(of_a), len(of_b)) == 0 or any(len(np.unique(each)) < len(each) for each in (of_a, of_b)):
         return None
+    found = common_units(a, b, of_a, of_b)
+    return None if found.n / max(len(of_a), len(of_b)) < LEAST_PARTNERED else found
+
+
+def common_units(a: Sample, b: Sample, of_a: Numbers, of_b: Numbers) -> Pairs:
+    """Those whose number, which no side has twice, is on both sides."""
     _, at_a, at_b = np.intersect1d(of_a, of_b, assume_unique=True, return_indices=True)
-    if len(at_a) / max(len(of_a), len(of_b)) < LEAST_PARTNERED:
-        return None
     order = np.argsort(at_a)
     return Pairs(_chosen(a, at_a[order]), _chosen(b, at_b[order]))
 

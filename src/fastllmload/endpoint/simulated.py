@@ -116,7 +116,9 @@ class SimulatedApi:
     call_entry: str = ""
     object_arguments: bool = False  # arguments of calls are objects, not texts
     logprob: str = ""  # of one token, $word
-    told_by: str = ""  # a field of its requests that those of other APIs with its path lack; "": that of the prompt
+    recognised_by: str = (
+        ""  # a field of its requests that those of other APIs with its path lack; "": that of the prompt
+    )
     packed: str = ""  # a field whose text is JSON of its own
     framing: str = "sse"  # ndjson: a line for each event; websocket, grpc: a message
     read: Callable[[bytes], bytes] | None = None

@@ -90,18 +90,18 @@ class Overhead:
     def run(self) -> None:
         for pair in range(self.terms.pairs):
             for way in order(pair):
-                settings = self._settings(pair, way)
+                settings = self.settings_of(pair, way)
                 self.experiment.set_target(settings)
                 self.experiment.secret = self.secrets[way]
                 level = self.experiment.level(f"pair {pair + 1} {way}", settings)
                 self.runs[way].append(RunRecord(level.folder, level.document))
                 self.experiment.record(level, cell={"way": way}, repetition=pair)
 
-    def _settings(self, pair: int, way: str) -> RunSettings:
+    def settings_of(self, pair: int, way: str) -> RunSettings:
         settings = self.ways[way]
         salt = 0 if self.repeats else 2 * pair + order(pair).index(way)
         settings = changed(settings, load={"repetition": settings.load.repetition + pair}, workload={"salt": salt})
-        if pair == 0 or not settings.load.default_warmup:
+        if pair == 0 or not settings.load.default_warmup or begins_under_way(settings):
             return settings
         return changed(settings, load={"warmup_requests": 0})  # the run before has warmed both ways up
 
@@ -139,6 +139,12 @@ class Overhead:
 def order(pair: int) -> tuple[str, str]:
     """Which way goes first: direct, through, through, direct, and so on."""
     return (THROUGH, DIRECT) if pair % 2 else (DIRECT, THROUGH)
+
+
+def begins_under_way(settings: RunSettings) -> bool:
+    """Whether the warm-up of each run sends what its sessions have in the server's cache when they begin."""
+    workloads = [settings.workload, *(each.workload for each in settings.classes)]
+    return any(one.session_start != "fresh" for one in workloads)
 
 
 def repeats_prompts(settings: RunSettings) -> bool:

@@ -1,4 +1,4 @@
-"""The simulated engine as a process of its own: started, waited for, stopped, never left behind."""
+"""The simulated engine as a process of its own: started, waited for, stopped, never left running."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def listen(options: SimulatorOptions, port: int | None = None) -> socket.socket:
 def listen_unix(path: str) -> socket.socket:
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        if left_behind(path):
+        if has_no_owner(path):
             os.unlink(path)
         one.bind(path)
         one.listen(BACKLOG)
@@ -216,7 +216,7 @@ def listen_unix(path: str) -> socket.socket:
     return one
 
 
-def left_behind(path: str) -> bool:
+def has_no_owner(path: str) -> bool:
     """Whether *path* is a socket without a listener, because its server was killed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
         try:

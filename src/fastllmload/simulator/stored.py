@@ -26,12 +26,12 @@ class Stored(NamedTuple):
             return [self.asked, msgspec.json.encode({"role": "assistant", "content": text})]
         found = [self.asked]
         for number in range(many):
-            first, behind = block(number, self.tokens, many)
+            first, past = block(number, self.tokens, many)
             call = {
                 "type": "function_call",
                 "call_id": f"call_{self.reply:016x}{number:04x}",
                 "name": TOOL,
-                "arguments": arguments(self.reply, number, behind - first),
+                "arguments": arguments(self.reply, number, past - first),
             }
             found.append(msgspec.json.encode(call))
         return found

@@ -65,7 +65,7 @@ def left_of(run: Run) -> TelemetryRecord:
 
 
 def largest_batch(document: RunDocument) -> tuple[int, str] | None:
-    """(requests, whose word) of a server's largest batch: declared as max_batch_size, or told by itself."""
+    """(requests, whose word) of a server's largest batch: declared as max_batch_size, or by its own page."""
     declared = document.declarations.get("max_batch_size", "")
     if declared.isdecimal() and int(declared) > 0:
         return int(declared), "declared max_batch_size"

@@ -381,13 +381,13 @@ class _Chains:
             number > 0 and (parents[number] != UNKNOWN and number not in joined if said is None else said)
             for number, said in enumerate(stated)
         ]
-        behind = [any(background[one] for one in line) for line in lines]
+        after_background = [any(background[one] for one in line) for line in lines]
         for at in range(low, high):
             number = int(self.number[at])
             self.parent[at], self.depth[at], self.background[at] = (
                 parents[number],
                 len(lines[number]) - 1,
-                behind[number],
+                after_background[number],
             )
 
 

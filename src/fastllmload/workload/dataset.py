@@ -3,11 +3,11 @@
 | name | file |
 |---|---|
 | sharegpt | JSON array of `{"conversations": [{"from": "human" or "gpt", "value": TEXT}, ...]}` (below) |
-| custom | JSON lines: `prompt` (text or token ids) or `messages`; optional `output_tokens`, `class`, `body` |
+| custom | JSON lines, or one array: `prompt` (text or token ids) or `messages`; optional `output_tokens`, `class`, `body` |
 | text | lines of text, or one prompt for all (`plain.py`) |
 | aiperf | JSON lines of AIPerf (`plain.py`) |
 | batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
-| csv | columns `prompt` and optional `output_tokens`, `class` |
+| csv | columns `prompt` and optional `output_tokens`, `class` (`plain.py`) |
 | hf | a data set of Hugging Face (`hugging_face.py`) |
 
 Of a ShareGPT conversation the first human turn is the prompt, and the first answer gives the output length.
@@ -15,9 +15,7 @@ Of a ShareGPT conversation the first human turn is the prompt, and the first ans
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -27,18 +25,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fastllmload import quantities
 from fastllmload.endpoint.protocols.openai import OPENAI_COMPLETIONS
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
-from fastllmload.workload.plain import aiperf_entries, text_entries
+from fastllmload.workload.plain import aiperf_entries, by_columns, csv_entries, text_entries
 from fastllmload.workload.request import Content, DatasetRequest, field_error
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 DATASETS = ("sharegpt", "custom", "text", "aiperf", "batch", "csv", "hf")
 MOST_TOKENS = 16_000_000
-LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -97,18 +93,18 @@ def check_not_empty(found: Sequence[object], name: str, classes: Sequence[str]) 
         raise InputError("class-unknown", f"--dataset-class {name!r} matches no entry of the data set; {has}")
 
 
-def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
-    """The data set in *path*. InputError names file, line and cause."""
+def read_dataset(
+    name: str, path: Path, tokenizer: Tokenizer | None, columns: Sequence[tuple[str, str]] = ()
+) -> Dataset:
+    """The data set in *path*; *columns* are those of --dataset-column. InputError names file, line and cause."""
     raw = read_bytes(path)
     sha256 = hashlib.sha256(raw).hexdigest()
     left_out = 0
     if name == "sharegpt":
         requests, left_out = _sharegpt(path, raw, tokenizer)
-    elif name == "csv":
-        requests = _table(path, raw)
     else:
         read = _batch if name == "batch" else parse_custom
-        requests = [read(entry, where) for entry, where in entries_of(name, path, raw)]
+        requests = [read(entry, where) for entry, where in entries_of(name, path, raw, columns)]
     if not requests:
         raise InputError("dataset-empty", f"--dataset-path {path} contains no request")
     return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt", own_lengths=name == "aiperf")
@@ -119,11 +115,18 @@ def of_one_prompt(prompt: str) -> Dataset:
     return Dataset("text", hashlib.sha256(prompt.encode()).hexdigest(), [DatasetRequest("--prompt", prompt)])
 
 
-def entries_of(name: str, path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+def entries_of(
+    name: str, path: Path, raw: bytes, columns: Sequence[tuple[str, str]] = ()
+) -> Iterator[tuple[dict[str, Any], str]]:
     """Entries of the data set *name* with the place of each: of `batch`, else of `custom`."""
     if name == "text":
         return text_entries(path, raw)
-    return aiperf_entries(json_lines(path, raw)) if name == "aiperf" else json_lines(path, raw)
+    if name == "csv":
+        return csv_entries(path, raw, dict(columns))
+    if name == "aiperf":
+        return aiperf_entries(json_lines(path, raw))
+    found = json_objects(path, raw) if name == "custom" else json_lines(path, raw)
+    return by_columns(found, dict(columns)) if columns else found
 
 
 def read_bytes(path: Path) -> bytes:
@@ -165,6 +168,15 @@ def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
         if not isinstance(entry, dict):
             raise field_error(f"{where} is not a JSON object")
         yield entry, where
+
+
+def json_objects(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects of one array, or those of lines."""
+    try:
+        found = msgspec.json.decode(raw.removeprefix(b"\xef\xbb\xbf"), type=list[dict[str, Any]])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # lines have the place of what is wrong
+        return json_lines(path, raw)
+    return ((entry, f"{path} entry {number}") for number, entry in enumerate(found))
 
 
 _BYTE = re.compile(r" \(byte (\d+)\)")
@@ -312,7 +324,7 @@ def format_value(value: object) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
-# -- ShareGPT and CSV -------------------------------------------------------------------------------------------------
+# -- ShareGPT ---------------------------------------------------------------------------------------------------------
 
 
 class Turn(msgspec.Struct):
@@ -366,47 +378,3 @@ def _place(raw: bytes, problem: Exception) -> str:
     before = raw[: int(found[1])]
     start = before.rfind(b"\n") + 1
     return f" line {before.count(bytes([10])) + 1} column {len(before[start:].decode(errors='replace')) + 1}"
-
-
-def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise InputError("dataset-invalid", f"{path} is not text: byte {problem.start} is not UTF-8") from None
-    csv.field_size_limit(LONGEST_FIELD)
-    table = csv.reader(io.StringIO(text, newline=""), strict=True)
-    found: list[DatasetRequest] = []
-    try:
-        columns = [name.strip().lower() for name in next(table, [])]
-        if "prompt" not in columns:
-            raise InputError(
-                "dataset-invalid",
-                f"{path} line 1: column 'prompt' is missing; it has {', '.join(columns) or 'nothing'}",
-            )
-        repeated = next((name for name in columns if name and columns.count(name) > 1), None)
-        if repeated is not None:
-            raise InputError("option-repeated", f"{path} line 1: there are two columns {repeated!r}; keep one")
-        next_line = table.line_num + 1
-        for cells in table:
-            where, next_line = f"{path} line {next_line}", table.line_num + 1
-            if cells:
-                found.append(_row(cells, columns, where))
-    except csv.Error as problem:
-        raise InputError("dataset-invalid", f"{path} line {table.line_num} is not CSV: {problem}") from None
-    return found
-
-
-def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
-    if len(cells) > len(columns):
-        raise field_error(
-            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma"
-        )
-    row = dict(zip(columns, cells, strict=False))
-    length = row.get("output_tokens", "").strip()
-    tokens = quantities.number(length)
-    if length and (tokens is None or tokens < 0 or tokens != int(tokens)):
-        raise field_error(f"{where}: its output_tokens {format_value(length)} is not a number of tokens")
-    if not row.get("prompt"):
-        raise field_error(f"{where}: its prompt is empty")
-    name = row.get("class", "").strip() or None
-    return DatasetRequest(where, row["prompt"], None if tokens is None else _length(int(tokens), where), name)

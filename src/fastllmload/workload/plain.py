@@ -1,4 +1,4 @@
-"""Files of prompts in the forms of other tools, as entries of `custom`: lines of text, and AIPerf's JSON lines.
+"""Files of prompts in other forms, as entries of `custom`: lines of text, tables, and AIPerf's JSON lines.
 
 A line of AIPerf's is a request (single_turn, random_pool: `text`; mooncake_trace: `text_input`) or a conversation
 (multi_turn: `turns`, whose first may be a system prompt, and whose `delay` is in milliseconds). `output_length` is that of
@@ -7,15 +7,20 @@ the answer, `extra` are fields of the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.workload.request import field_error
 
 TYPES = ("single_turn", "multi_turn", "random_pool", "mooncake_trace")
 OF_TURN = ("text", "texts", "text_input", "role", "output_length", "extra", "delay", "timestamp", "type")
+LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
+ROLES = ("prompt", "output_tokens", "class")  # of columns
 Entry = tuple[dict[str, Any], str]  # of `custom`, and its place
 
 
@@ -28,6 +33,66 @@ def text_entries(path: Path, raw: bytes) -> Iterator[Entry]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield {"prompt": line.strip()}, f"{path} line {number}"
+
+
+def csv_entries(path: Path, raw: bytes, columns: Mapping[str, str]) -> Iterator[Entry]:
+    """Rows of a table whose first line has names; *columns*: by role, the name of the column that has it."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError("dataset-invalid", f"{path} is not text: byte {problem.start} is not UTF-8") from None
+    csv.field_size_limit(LONGEST_FIELD)
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = [name.strip().lower() for name in next(table, [])]
+        roles = {columns.get(role, role).strip().lower(): role for role in ROLES}
+        absent = next((name for name, role in roles.items() if name not in names and role in columns), None)
+        if absent is not None:
+            raise InputError(
+                "dataset-column-unknown", f"--dataset-column names {absent!r}; {path} has {', '.join(names)}"
+            )
+        if "prompt" not in [roles.get(name) for name in names]:
+            raise InputError(
+                "dataset-invalid", f"{path} line 1: column 'prompt' is missing; it has {', '.join(names) or 'nothing'}"
+            )
+        repeated = next((name for name in names if name and names.count(name) > 1), None)
+        if repeated is not None:
+            raise InputError("option-repeated", f"{path} line 1: there are two columns {repeated!r}; keep one")
+        next_line = table.line_num + 1
+        for cells in table:
+            where, next_line = f"{path} line {next_line}", table.line_num + 1
+            if len(cells) > len(names):
+                raise field_error(
+                    f"{where}: {len(cells)} values, the header has {len(names)}; quote texts that contain a comma"
+                )
+            if cells:
+                row = {roles[name]: cell for name, cell in zip(names, cells, strict=False) if name in roles}
+                yield _entry(row, where), where
+    except csv.Error as problem:
+        raise InputError("dataset-invalid", f"{path} line {table.line_num} is not CSV: {problem}") from None
+
+
+def _entry(row: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The entry of a table's *row* of texts."""
+    length = row.get("output_tokens", "").strip()
+    tokens = quantities.number(length)
+    if length and (tokens is None or tokens < 0 or tokens != int(tokens)):
+        raise field_error(f"{where}: its output_tokens {length[:40]!r} is not a number of tokens")
+    if not row.get("prompt"):
+        raise field_error(f"{where}: its prompt is empty")
+    found = {"output_tokens": None if tokens is None else int(tokens), "class": row.get("class", "").strip() or None}
+    return {"prompt": row["prompt"], **found}
+
+
+def by_columns(entries: Iterator[Entry], columns: Mapping[str, str]) -> Iterator[Entry]:
+    """*entries* with the fields that *columns* names by their role, and no others."""
+    for entry, where in entries:
+        absent = next((name for name in columns.values() if name not in entry), None)
+        if absent is not None:
+            raise InputError(
+                "dataset-column-unknown", f"--dataset-column names {absent!r}; {where} has {', '.join(entry)}"
+            )
+        yield {role: entry[name] for role, name in columns.items()}, where
 
 
 def aiperf_entries(lines: Iterator[Entry]) -> Iterator[Entry]:

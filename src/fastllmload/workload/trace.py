@@ -28,8 +28,9 @@ from fastllmload import quantities
 from fastllmload.documents.plan import TraceFacts
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed
+from fastllmload.workload.dataset import MOST_TOKENS, check_uncompressed
 from fastllmload.workload.instants import LATEST_S, moment
+from fastllmload.workload.plain import LONGEST_FIELD
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces import mooncake
 from fastllmload.workload.traces.trace_file import TraceFile

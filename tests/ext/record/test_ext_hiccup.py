@@ -140,8 +140,8 @@ def test_it_can_be_pinned() -> None:
     meter.stop()
 
 
-@pytest.mark.parametrize(("late_ns", "looks_at"), [(1 << 60, 4), (-1, 1)])
-def test_a_quiet_host_is_looked_at_less_often_and_counted_as_often(late_ns: int, looks_at: int) -> None:
+@pytest.mark.parametrize(("late_ns", "wakes_per_count"), [(1 << 60, 4), (-1, 1)])
+def test_a_quiet_host_is_looked_at_less_often_and_counted_as_often(late_ns: int, wakes_per_count: int) -> None:
     """Every fourth instant has a wake-up of its own where none is late, every one where all are; all are counted."""
     meter = HiccupMeter(late_ns=late_ns)
     meter.start()
@@ -151,7 +151,7 @@ def test_a_quiet_host_is_looked_at_less_often_and_counted_as_often(late_ns: int,
     met_now, wakes, counted = met(meter) - before, switches(meter) - wakes, histogram.total(meter.words) - counted
     meter.stop()
     assert met_now >= 100, "a host that is always late shows nothing"
-    assert 0.5 * met_now <= looks_at * wakes <= 1.5 * counted
+    assert 0.5 * met_now <= wakes_per_count * wakes <= 1.5 * counted
 
 
 def met(meter: HiccupMeter) -> int:

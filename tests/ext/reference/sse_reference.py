@@ -20,7 +20,7 @@ class ReferenceSse:
 
     def feed(self, data: bytes, stamp: int = 0, read: int = 0) -> list[Event]:
         events: list[Event] = []
-        for byte in self._behind_bom(data):
+        for byte in self._after_bom(data):
             if self.too_long:
                 break
             skipped = self._after_cr and byte == 10
@@ -34,7 +34,7 @@ class ReferenceSse:
             self._end_line(events, (stamp, read))
         return events
 
-    def _behind_bom(self, data: bytes) -> bytes:
+    def _after_bom(self, data: bytes) -> bytes:
         if self._begun:
             return data
         self._bom += data

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from commands import command
 from refusals import says
@@ -20,6 +22,7 @@ from fastllmload.simulator.profile import SimulatorOptions
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 
 from overhead_coverage import Trial, measured, proxied
+from peers.delay_proxy import added_ns
 
 TRIES = 3  # an interval of 95 % misses by chance
 BOTH = ("mean_ttft_ms", "mean_e2e_ms")
@@ -90,6 +93,94 @@ def test_a_mix_of_endpoints_has_what_is_added_to_each(tmp_path: Path) -> None:
     assert done.returncode == 0 and set(added) == set(figures), done.stderr
     assert added["embed/p50_e2e_ms"]["added"] > 15
     assert added["mean_ttft_ms"]["added"] == added["chat/mean_ttft_ms"]["added"]
+
+
+CALLS = 4  # of a session, one after the other
+
+
+def sessions_file(folder: Path, sessions: int, calls: int, tokens_more: int) -> Path:
+    """A trace of sessions whose prompts grow by *tokens_more* from call to call, with 10 ms of a tool between them."""
+    lines = []
+    for number in range(sessions * calls):
+        session, call = divmod(number, calls)
+        due = {"after": [f"c{number - 1}"], "wait_s": 0.01, "wait_kind": "tool"} if call else {"at_s": 0.0}
+        tokens = 32 + tokens_more * call
+        lines.append({"id": f"c{number}", "session": f"s{session}", "input_tokens": tokens, "output_tokens": 4, **due})
+    (folder / "sessions.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    return folder / "sessions.jsonl"
+
+
+ROUTED = ("--rate", 25, "--affinity", "generic", "--session-token", "x-token")
+
+
+@pytest.mark.parametrize("load", [("--concurrency", 3), ROUTED], ids=["closed", "routed"])
+def test_what_sessions_get_through_a_proxy_is_what_it_held_each_of_their_calls(
+    tmp_path: Path, load: tuple[Any, ...]
+) -> None:
+    """Calls have it once, makespans once for each call of the longest chain; each interval contains it."""
+    trace = sessions_file(tmp_path, 40, CALLS, 0)
+    for number in range(TRIES):
+        log, folder = tmp_path / f"{number}.npy", tmp_path / f"{number}"
+        engine = SimulatorProcess(
+            SimulatorOptions(ttft_ms=10.0, itl_ms=2.0, session_token="x-token" if load == ROUTED else None)
+        )
+        with engine, proxied(engine.port, 5.0, log) as url:
+            done = command(
+                "overhead", "--direct", engine.url, "--through", url, "--workload", "graph", "--dataset-path", trace, *load,
+                "--pairs", 4, "--duration", 1.5, "--warmup", 4, "--settle", 0, "--ui", "none", "-o", folder,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        added = json.loads((folder / "overhead.json").read_text())["added"]
+        assert added["success_rate"]["through"] == 1
+        ttft, e2e = added_ns(np.load(log))[:, 1:].mean(axis=0) / 1e6
+        truth = {"mean_ttft_ms": ttft, "mean_e2e_ms": e2e, "mean_session_makespan_ms": CALLS * e2e}
+        found = {figure: added[figure]["interval"] for figure in truth}
+        if all(low <= truth[figure] <= high for figure, (low, high) in found.items()):
+            break
+    else:
+        pytest.fail(f"{truth} against {found}")
+    assert {"p99_session_makespan_ms", "p50_session_first_action_ms", "sessions_s"} <= added.keys()
+
+
+def test_calls_that_only_one_way_came_to_are_left_out(tmp_path: Path) -> None:
+    """The direct way gets further into its session, to longer prompts: over all calls of each run 20 ms would be 7."""
+    trace = sessions_file(tmp_path, 2, 200, 128)
+    slow = (("step_ms", "2"), ("per_prefill_token_us", "20"), ("prefix_cache", "false"), ("per_kilo_context_us", "0"))
+    log = tmp_path / "log.npy"
+    with SimulatorProcess(SimulatorOptions(overrides=slow)) as engine, proxied(engine.port, 20.0, log) as url:
+        done = command(
+            "overhead", "--direct", engine.url, "--through", url, "--workload", "graph", "--dataset-path", trace,
+            "--concurrency", 1, "--pairs", 4, "--duration", 1.5, "--warmup", 2, "--settle", 0, "--ui", "none",
+            "-o", tmp_path / "o",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    added = json.loads((tmp_path / "o/overhead.json").read_text())["added"]
+    runs = [json.loads(path.read_text()) for path in sorted((tmp_path / "o").glob("levels/*/run.json"))]
+    ways = [
+        [run["metrics"]["ttft"]["mean"] for run in runs if way in run["config"]["target"]["urls"]]
+        for way in (engine.url, url)
+    ]
+    assert np.mean(ways[1]) - np.mean(ways[0]) < 15
+    assert 19 < added["mean_ttft_ms"]["added"] < 24
+
+
+def test_ways_whose_prompts_were_cached_otherwise_are_said_to_be_unlike(tmp_path: Path) -> None:
+    """Texts of a file: the first run finds none of them in the cache, all later ones do."""
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(f'{{"prompt": "{number} {"some words of a text " * 40}"}}\n' for number in range(60)))
+    with SimulatorProcess(SimulatorOptions()) as engine:
+        ways = ["--direct", engine.url, "--through", engine.url]
+        for name, more in (("warm", []), ("reset", ["--between", "reset-cache"])):
+            done = command(
+                "overhead", *ways, "--workload", "custom", "--dataset-path", texts, "--osl", 4, "--concurrency", 2,
+                "-n", 40, "--pairs", 4, "--warmup", 0, "--settle", 0, "--ui", "none", "-o", tmp_path / name, *more,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+    warned = {
+        name: json.loads((tmp_path / name / "overhead.json").read_text())["warnings"] for name in ("warm", "reset")
+    }
+    assert any("ways-differ" in text and "pair 1" in text for text in warned["warm"])
+    assert not any("in its cache" in text for text in warned["reset"])
 
 
 def test_a_gate_on_what_a_gateway_adds_fails(tmp_path: Path) -> None:

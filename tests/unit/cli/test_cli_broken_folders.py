@@ -92,8 +92,8 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
                 code, out, err = said_by(command, whole)
                 what = (path.name, how, command, err)
                 assert code in (0, 2), what
-                told = [line for line in err.splitlines() if not line.startswith("note ")]
-                assert len(told) == (1 if code == 2 else 0), what
+                lines = [line for line in err.splitlines() if not line.startswith("note ")]
+                assert len(lines) == (1 if code == 2 else 0), what
                 assert "Traceback" not in out + err, what
                 assert code == 2 or out, what
                 tried += 1
@@ -210,11 +210,11 @@ def test_a_killed_run_with_lost_records_has_no_figures_of_them(tmp_path: Path, n
 def test_a_folder_without_checksums_says_what_cannot_be_found(tmp_path: Path, command: str) -> None:
     """One sentence where run.json has no list of files, none where it has one."""
     folder = Path(shutil.copytree(real_run(), tmp_path / "run"))
-    told = "run.json has no checksums of the run's files"
-    assert told not in "".join(said_by(command, folder)[1:])
+    lines = "run.json has no checksums of the run's files"
+    assert lines not in "".join(said_by(command, folder)[1:])
     document = json.loads((folder / "run.json").read_text())
     del document["files"]
     (folder / "run.json").write_text(json.dumps(document))
     code, out, err = said_by(command, folder)
-    assert code == 0 and err.count(told) == 1
-    assert (told in html.unescape(out)) == (command == "report --as html"), "the page keeps it"
+    assert code == 0 and err.count(lines) == 1
+    assert (lines in html.unescape(out)) == (command == "report --as html"), "the page keeps it"

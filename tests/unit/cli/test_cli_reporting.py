@@ -140,5 +140,10 @@ def test_levels_that_differ_from_the_report_are_reported(folder: Path, capsys: p
         assert codes([gone, stray]) == ["levels-differ", "levels-differ"]
         assert "levels/000-rate-5" in gone and "levels/000-rate-9" in stray
     assert entry.main(["report", str(place), "--as", "markdown", "--redact"]) == 0
-    told = capsys.readouterr().err
-    assert code_of(told) == "levels-differ" and "2 levels" in told and "procedure.json" in told and "rate-" not in told
+    printed = capsys.readouterr().err
+    assert (
+        code_of(printed) == "levels-differ"
+        and "2 levels" in printed
+        and "procedure.json" in printed
+        and "rate-" not in printed
+    )

@@ -137,7 +137,7 @@ def test_a_warm_cache_needs_something_that_prompts_share(tmp_path: Path) -> None
 
 
 def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: Path) -> None:
-    """Answers that came out short, though longer ones were asked for: some may be left out of the gaps, told; not all."""
+    """Answers that came out short, though longer ones were asked for: a note says which gaps lack them; not all may."""
     cases = itl()
     rows = cases.levels[1].rows
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = np.where(np.arange(100) < 7, 20, 60)

@@ -114,13 +114,13 @@ def test_what_was_typed_ahead_confirms_nothing(monkeypatch: pytest.MonkeyPatch) 
     """A yes from before the question was meant for another, or for nothing."""
     keyboard, screen = os.openpty()
     with open(screen, "r+b", buffering=0) as device:
-        typed_ahead, typed_behind = b"yes\n", b"no\n"
+        typed_ahead, typed_after = b"yes\n", b"no\n"
         monkeypatch.setattr(sys, "stdin", device)
         monkeypatch.setattr(sys, "stdout", device)
         os.write(keyboard, typed_ahead)
 
         def asked(text: str) -> str:
-            os.write(keyboard, typed_behind)
+            os.write(keyboard, typed_after)
             return device.readline().decode()
 
         with raises_code("hook-failed", "answered 'no'"):

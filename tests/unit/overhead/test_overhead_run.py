@@ -73,6 +73,16 @@ def test_pairs_alternate_and_share_their_plan_but_no_prompt(monkeypatch: pytest.
     assert [order(pair)[0] for pair in range(4)] == [DIRECT, THROUGH, DIRECT, THROUGH]
 
 
+@pytest.mark.parametrize(("start", "warmups"), [("fresh", [None, 0]), ("stationary", [None, None])])
+def test_runs_that_begin_within_sessions_all_have_the_warm_up(start: str, warmups: list[int | None]) -> None:
+    """It sends what these sessions have in the cache: without it the first pair would be another measurement."""
+    settings = changed(BASE, workload={"name": "graph", "session_start": start})
+    unused: Any = None
+    ways = dict.fromkeys((DIRECT, THROUGH), settings)
+    overhead = overhead_run.Overhead(unused, unused, ways, {}, OverheadTerms(Path()), repeats=False)
+    assert [overhead.settings_of(pair, DIRECT).load.warmup_requests for pair in (0, 1)] == warmups
+
+
 def test_what_is_added_has_its_interval_and_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The known 30 ms in the end-to-end latency, and nothing in the first token, which comes at once."""
     assert measure(monkeypatch, TwoWays(SlotServer(8, 0.1)), tmp_path / "o") == 0

@@ -133,8 +133,8 @@ def test_whole_conversations_of_sharegpt(tmp_path):
     common = {"workload__name": "sharegpt", "workload__dataset_path": str(file), "workload__turns": "all",
               "load__duration": None, "load__num_requests": 2, "workload__history": "planned"}  # fmt: skip
     plan = planned(tmp_path / "plan", **common)
-    told = [[m["content"] for m in json.loads(plan.body(n))["messages"]] for n in range(plan.requests)]
-    assert sorted(told) == sorted([["one"], ["one", "1", "two"], ["only"]])
+    contents = [[m["content"] for m in json.loads(plan.body(n))["messages"]] for n in range(plan.requests)]
+    assert sorted(contents) == sorted([["one"], ["one", "1", "two"], ["only"]])
     assert plan.description.workload.dataset.left_out == 1
     assert plan.output_tokens.sum() == 1 + 1 + 5
     short = planned(tmp_path / "short", **{**common, "workload__turns": "1"})

@@ -260,7 +260,7 @@ def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 5), (-1, 5), (6, 5)])
 def test_an_empty_range_is_refused(lo: float, hi: float) -> None:
-    """The caller's own mistake, told with the numbers."""
+    """The caller's own mistake, with the numbers in its text."""
     with pytest.raises(ValueError, match="range"):
         search(lo, hi, 1, below(3))
 

@@ -341,7 +341,7 @@ def test_a_command_that_hangs_is_started_again(shell, monkeypatch, tmp_path):
             sensor.read()
 
 
-def test_nothing_of_a_command_is_left_behind(shell, tmp_path):
+def test_nothing_of_a_command_is_left_running(shell, tmp_path):
     sensor = shell(f"sleep 100 & echo $! > {tmp_path}/child; echo 5; wait")
     sensor.read()
     child = int((tmp_path / "child").read_text())

@@ -278,3 +278,23 @@ def test_a_batch_line_of_completions_is_not_sent_as_chat(tmp_path):
     (tmp_path / "f").write_text(json.dumps(line))
     (found,) = read_dataset("batch", tmp_path / "f", None).requests
     assert found.protocol == "openai-completions"
+
+
+COLUMNS = (("prompt", "question"), ("output_tokens", "length"), ("class", "topic"))
+TABLE = "id,Question,length,topic\n1,Why?,5,a\n2,How?,,b\n"
+ROWS = '{"id": 1, "question": "Why?", "length": 5, "topic": "a"}', '{"question": "How?", "length": null, "topic": "b"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("csv", TABLE), ("custom", "\n".join(ROWS)), ("custom", f"[{', '.join(ROWS)}]")],
+)
+def test_columns_of_any_name_are_read(name: str, text: str, tmp_path: Path) -> None:
+    """Others are not; without their names, the usual ones are."""
+    (tmp_path / "f").write_text(text)
+    found = read_dataset(name, tmp_path / "f", None, COLUMNS).requests
+    assert [(one.content, one.output_tokens, one.name) for one in found] == [("Why?", 5, "a"), ("How?", None, "b")]
+    with raises_code("dataset-invalid" if name == "csv" else "dataset-field-invalid"):
+        read_dataset(name, tmp_path / "f", None)
+    with raises_code("dataset-column-unknown", "'answer'", "topic"):
+        read_dataset(name, tmp_path / "f", None, (("prompt", "answer"),))

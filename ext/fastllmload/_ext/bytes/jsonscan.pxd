@@ -1,5 +1,5 @@
 # Strict JSON (RFC 8259) over a cursor, one pass, no tree. Every function answers True and moves the cursor
-# behind what it read, or answers False: the text is invalid, or it is valid and unusual. False is never a
+# after what it read, or answers False: the text is invalid, or it is valid and unusual. False is never a
 # verdict, only "ask msgspec".
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp

@@ -42,8 +42,8 @@ cdef class Schema:
     cdef SchemaField[SCHEMA_FIELDS_MOST] fields
     cdef int node_count, field_count
     cdef readonly dict tree             # name -> (number, Kind, tree of a MESSAGE or MAP)
-    cdef list keep                      # owns the bytes behind all names
+    cdef list keep                      # owns the bytes of all names
     cdef Written scratch
     cdef int _node(self, dict tree) except -1
-    # *json* as a message behind what *out* holds. False: it is not JSON, or says what the message lacks; *wrong* is there then.
+    # *json* as a message after what *out* holds. False: it is not JSON, or says what the message lacks; *wrong* is there then.
     cdef bint write(self, Cursor* json, Written* out, Cursor* wrong) except? False

@@ -88,7 +88,7 @@ cdef bint text_is(Text* t, StringSpan* body) noexcept nogil:
 
 
 cdef Call* add_call(Calls* calls, int32_t index) noexcept nogil:
-    """A new one behind all whose index is not higher; NULL: no memory."""
+    """A new one after all whose index is not higher; NULL: no memory."""
     cdef uint32_t place = calls.count
     cdef uint32_t cap = calls.cap * 2 if calls.cap else 4
     cdef Call* grown
@@ -113,9 +113,9 @@ cdef Call* call_of(Calls* calls, Fragment* f, bint alone) noexcept nogil:
     """Whose fragment it is; *alone*: every entry is a call of its own. NULL: no memory."""
     cdef Call* call = NULL
     cdef uint32_t i = calls.count
-    cdef int32_t behind = calls.items[calls.count - 1].index + 1 if calls.count else 0
+    cdef int32_t next_index = calls.items[calls.count - 1].index + 1 if calls.count else 0
     if alone or (not f.has_index and not calls.count):
-        return add_call(calls, behind)
+        return add_call(calls, next_index)
     while f.key.size and i:
         i -= 1
         if text_is(&calls.items[i].key, &f.key):
@@ -123,7 +123,7 @@ cdef Call* call_of(Calls* calls, Fragment* f, bint alone) noexcept nogil:
     i = calls.count
     if not f.has_index:
         call = &calls.items[calls.count - 1]
-        return add_call(calls, behind) if (f.id.size and not text_is(&call.id, &f.id)) or (f.name.size and not f.id.size) else call
+        return add_call(calls, next_index) if (f.id.size and not text_is(&call.id, &f.id)) or (f.name.size and not f.id.size) else call
     while i:
         i -= 1
         if calls.items[i].index == f.index:

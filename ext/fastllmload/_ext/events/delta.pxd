@@ -116,14 +116,14 @@ cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nog
 cdef void template_grows(Template* t, const Alike* said) noexcept nogil
 
 # The closing quote of a string that is not empty; NULL: it is empty, not valid, or has none.
-cdef const unsigned char* quote_behind(const unsigned char* text, const unsigned char* end) noexcept nogil
+cdef const unsigned char* quote_after_escapes(const unsigned char* text, const unsigned char* end) noexcept nogil
 cdef inline const unsigned char* quote_after(const unsigned char* text, const unsigned char* end) noexcept nogil:
     cdef Cursor at
     over(&at, text, <size_t>(end - text))
     to_special(&at)
     if at.at < at.end and at.at[0] == c'"' and at.at > text:        # as most texts are: nothing escaped, all ASCII
         return at.at
-    return quote_behind(text, end)
+    return quote_after_escapes(text, end)
 
 # Takes an event that equals the template in all but its slots; anything may stand after it. False, and nothing is taken, for
 # all else. Of a plain template only *text* is said. Who keeps what was taken calls template_grows where the template repeats.

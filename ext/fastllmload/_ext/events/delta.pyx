@@ -181,7 +181,7 @@ cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nog
     return True
 
 
-cdef const unsigned char* quote_behind(const unsigned char* text, const unsigned char* end) noexcept nogil:
+cdef const unsigned char* quote_after_escapes(const unsigned char* text, const unsigned char* end) noexcept nogil:
     cdef Cursor c
     cdef StringSpan body
     over(&c, text, <size_t>(end - text))
@@ -204,7 +204,7 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
         to_special(c)
         said.text.escaped = c.at == c.end or c.at[0] != c'"' or c.at == said.text.at
         if said.text.escaped:
-            quote = quote_behind(said.text.at, c.end)
+            quote = quote_after_escapes(said.text.at, c.end)
             if quote == NULL:
                 return False
             c.at = quote

@@ -146,7 +146,7 @@ cdef struct DialectTable:
 cdef class Dialect:
     cdef DialectTable table
     cdef readonly tuple trees   # the same as dicts: of an event, of a body; name -> (Field, child or place)
-    cdef list keep              # owns the bytes behind all names
+    cdef list keep              # owns the bytes of all names
     cdef const unsigned char* _kept(self, str name, uint8_t* size) except NULL
     cdef int _node(self, dict tree, dict known) except -1
     cdef int _variants(self, int node, dict variants, dict known) except -1

@@ -169,7 +169,7 @@ cdef class EventTree:
         return 0
 
     cdef int _body(self, tuple path, str name, str text, StringSpan* body) except -1:
-        """The escaped form of the string *name* at *path*, behind what *body* is; without a backslash anywhere, the string."""
+        """The escaped form of the string *name* at *path*, after what *body* is; without a backslash anywhere, the string."""
         cdef bytes escaped
         if text and b"\\" in self._data:
             raw = self._data

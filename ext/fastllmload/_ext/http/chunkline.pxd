@@ -18,10 +18,10 @@ cdef enum BodyState:
     AT_SIZE = 6
     AT_SIZE_BLANK = 7       # blanks after a size
     AT_SIZE_LF = 8
-    AT_EXT_FIRST = 9        # behind ";" and blanks: no CR may follow
+    AT_EXT_FIRST = 9        # after ";" and blanks: no CR may follow
     AT_EXT_NAME = 10
     AT_EXT_NAME_END = 11    # blanks after a name
-    AT_EXT_VALUE_FIRST = 12 # behind "=" and blanks
+    AT_EXT_VALUE_FIRST = 12 # after "=" and blanks
     AT_EXT_VALUE = 13
     AT_EXT_QUOTED = 14
     AT_EXT_PAIR = 15        # after a backslash inside quotes

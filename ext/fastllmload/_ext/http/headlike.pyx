@@ -93,7 +93,7 @@ cdef size_t head_like(KeptHead* k, const unsigned char* data, size_t size, uint6
         else:
             at += line.value
             value = at
-            at = behind_number(at, end, length) if line.kind == LINE_LENGTH else behind_printable(at, end)
+            at = skip_number(at, end, length) if line.kind == LINE_LENGTH else skip_printable(at, end)
             if at == NULL or end - at < 2 or at[0] != c'\r' or at[1] != c'\n':
                 return 0
             if line.kind >= LINE_WANTED:
@@ -106,7 +106,7 @@ cdef size_t head_like(KeptHead* k, const unsigned char* data, size_t size, uint6
     return <size_t>(at + 2 - data)
 
 
-cdef inline const unsigned char* behind_number(const unsigned char* at, const unsigned char* end,
+cdef inline const unsigned char* skip_number(const unsigned char* at, const unsigned char* end,
                                                uint64_t* number) noexcept nogil:
     """Behind 1 to LENGTH_DIGITS digits; NULL: there are none, or more."""
     cdef uint64_t value = 0
@@ -121,7 +121,7 @@ cdef inline const unsigned char* behind_number(const unsigned char* at, const un
     return at
 
 
-cdef inline const unsigned char* behind_printable(const unsigned char* at, const unsigned char* end) noexcept nogil:
+cdef inline const unsigned char* skip_printable(const unsigned char* at, const unsigned char* end) noexcept nogil:
     """At the first byte that is neither printable ASCII nor a tab."""
     while end - at >= 16 and not fll_marked16(at, 127, 127):
         at += 16

@@ -56,7 +56,7 @@ cdef class Stitcher:
                uint8_t[::1] out, uint64_t[::1] ends):
         """Write one body per entry of *prompt* (its words) and *output* (its output tokens) into *out*.
 
-        *drawn* holds the prompts' numbers one after the other. *ends[i]* becomes the offset in *out* behind body i.
+        *drawn* holds the prompts' numbers one after the other. *ends[i]* becomes the offset in *out* after body i.
         Returns the bytes written. ValueError when sizes do not fit together, IndexError for a number beyond the table.
         """
         cdef Py_ssize_t bodies = prompt.shape[0]

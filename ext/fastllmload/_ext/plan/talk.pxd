@@ -85,7 +85,7 @@ cdef class Talks:
     cdef const uint64_t[::1] body_offset
     cdef const uint8_t[::1] bodies
     cdef Bodies near                        # the same, where they can be read
-    cdef list joints                        # (before, behind, between) of each class: around a reply, and between messages
+    cdef list joints                        # (before, closing, between) of each class: around a reply, and between messages
     cdef list tools                         # ToolTurns of each class, or None
     cdef const uint16_t[::1] request_class  # None: there is one class
     cdef uint32_t sessions                  # in the whole plan

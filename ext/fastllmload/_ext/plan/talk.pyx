@@ -230,7 +230,7 @@ cdef class Talks:
         cdef const Turn* after = &self.turns[planned]
         cdef uint64_t at = self.body_offset[previous]
         cdef uint64_t end = self.body_offset[previous + 1]
-        cdef bytes before, behind, between
+        cdef bytes before, closing, between
         if not after.flags & TURN_STITCHED:
             talk.size = 0
             return 0
@@ -241,7 +241,7 @@ cdef class Talks:
         else:
             self._add_planned(talk, at, end - at - self.turns[previous].tail)
         at, end = self.body_offset[planned], self.body_offset[planned + 1]
-        before, behind, between = self.joints[self._class(planned)]
+        before, closing, between = self.joints[self._class(planned)]
         if after.flags & TURN_REPLY and has_more(calls) and self._stitch_calls(talk, planned, reply, size, calls):
             return 0
         if not after.flags & TURN_REPLY or after.reply_at:
@@ -253,7 +253,7 @@ cdef class Talks:
         else:
             self._add(talk, before, len(before))
             self._add(talk, reply, size)
-            self._add(talk, behind, len(behind))
+            self._add(talk, closing, len(closing))
         return self._add_planned(talk, at + after.skip, end - at - after.skip)
 
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,

@@ -306,10 +306,10 @@ cdef class ToolTurns:
     cdef bint _has_hole(self, const unsigned char* own, size_t own_size, size_t hole) noexcept nogil:
         """Whether what carries the reply's text is around *hole*."""
         cdef Fixed before = self.said.pieces[0].fixed
-        cdef Fixed behind = self.said.pieces[1].fixed
-        if hole < before.size or hole + behind.size > own_size:
+        cdef Fixed closing = self.said.pieces[1].fixed
+        if hole < before.size or hole + closing.size > own_size:
             return False
-        return memcmp(own + hole - before.size, before.at, before.size) == 0 and memcmp(own + hole, behind.at, behind.size) == 0
+        return memcmp(own + hole - before.size, before.at, before.size) == 0 and memcmp(own + hole, closing.at, closing.size) == 0
 
     cdef bint _find(self, const unsigned char* own, size_t own_size, size_t hole, Walk* planned, Cursor* span,
                     Walk* answers) noexcept nogil:

@@ -90,7 +90,7 @@ cdef class Http2(Framing):
     cdef int reset(self, Incoming* n, Exchange* x, uint32_t code) except -1:
         cdef OpenStream* s = stream_find(n.many, x.stream)
         if s != NULL and s.x == x:
-            if s.told:                  # else the server knows of no such stream
+            if s.announced:             # else the server knows of no such stream
                 put_code(n.many, FT_RST_STREAM, x.stream, code)
             stream_close(n.many, x.stream)
         return 0

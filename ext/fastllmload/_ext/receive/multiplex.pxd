@@ -23,7 +23,7 @@ cdef struct OpenStream:
     uint8_t headed          # the final head has come
     uint8_t grpc            # and says that its body is messages of gRPC
     uint8_t old             # it had no request when end_tails() was called last
-    uint8_t told            # the head of its request is written
+    uint8_t announced       # the head of its request is written
     uint8_t sent            # the last frame of its request is written
 
 cdef struct Multiplex:      # of one connection; what every read touches comes first
@@ -37,7 +37,7 @@ cdef struct Multiplex:      # of one connection; what every read touches comes f
     uint8_t padded          # its first byte, which says how much padding there is, has not come
     uint32_t padding        # bytes of it that have not come
     uint32_t ending         # the stream whose last frame was read; 0: none
-    uint8_t trailing        # that frame had fields, of which is to be told
+    uint8_t trailing        # that frame had fields, that its caller has yet to get
     uint32_t taken          # bytes of DATA since the connection's window was opened again
     uint8_t error           # ErrorClass: streams above *fail_above* have failed, and come one by one; 0: none
     uint8_t broken          # and after them the connection

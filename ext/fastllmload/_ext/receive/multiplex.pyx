@@ -203,7 +203,7 @@ cdef int put_head(Multiplex* m, Exchange* x, const void* head, size_t head_size,
             part = min(size - first, <size_t>m.frame_most)
             put_frame(m, FT_CONTINUATION, FF_END_HEADERS if first + part == size else 0, x.stream, more + first, part)
             first += part
-    s.told = True
+    s.announced = True
     s.sent = ends
     return 0
 

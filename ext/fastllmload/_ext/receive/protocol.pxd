@@ -34,7 +34,7 @@ cdef class Protocol:
     cdef WebSocket websocket        # of connections that are upgraded
     cdef Ended ended                # what the transport has not handled yet
     cdef int64_t* words             # counters.pxd; borrowed from *shared*
-    cdef object shared              # keeps the memory behind *words* alive
+    cdef object shared              # keeps the memory of *words* alive
     cdef Hdr e2e
     cdef size_t max_event           # bytes of one event, and of one SSE line
     cdef size_t max_body            # bytes of a non-streaming body

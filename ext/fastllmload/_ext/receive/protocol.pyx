@@ -284,7 +284,7 @@ cdef class Protocol:
         return V_MORE
 
     cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1:
-        """What a frame is to its exchange, which has a row: one whose request ends here is not told of again."""
+        """What a frame is to its exchange, which has a row: after the end of its request it gets no other."""
         cdef Exchange* x = frame.x
         cdef RequestRow* row = x.row
         cdef Verdict verdict = V_MORE
@@ -378,7 +378,7 @@ cdef class Protocol:
         return answers(x.row.http_status) and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
 
     cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED:
-        """Bytes of the body. Nothing behind [DONE] belongs to the stream: with it the request ends, whatever its framing says later;
+        """Bytes of the body. Nothing after [DONE] belongs to the stream: with it the request ends, whatever its framing says later;
         but a call of gRPC ends with its trailers.
         """
         while x.row != NULL:

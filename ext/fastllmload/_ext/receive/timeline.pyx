@@ -56,7 +56,7 @@ cdef class Timeline:
         cdef RequestRow* row = x.row
         cdef int64_t t = event.arrival.t if event.arrival.t >= row.t_headers else row.t_headers
         if row.flags & FLAG_DONE:
-            return 0                # nothing behind [DONE] belongs to the stream
+            return 0                # nothing after [DONE] belongs to the stream
         if x.content == CONTENT_GRPC:
             self.classifier.classify_message(x.dialect, &x.template, event.data, event.size, &m)
         else:

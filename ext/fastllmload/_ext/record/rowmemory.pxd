@@ -3,7 +3,7 @@
 #
 # Rows are in places of a table from their beginning until they have ended and are on the disk. Events and text are streams
 # over blocks; `order` says which block has the n-th stretch of the stream. Places and blocks are taken by the worker and
-# given back by the writer through a list that begins in a shared word, so the memory in use is what the disk is behind by.
+# given back by the writer through a list that begins in a shared word, so the memory in use is what is not on disk yet.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

@@ -68,7 +68,7 @@ cdef struct Connection:     # what every read touches comes first
     uint16_t target
     float read_rate         # the user reads no faster (leaving.pxd); 0: at once
     uint32_t reads          # that returned bytes
-    int64_t drained         # when a read last left nothing behind; 0: never
+    int64_t drained         # when a read last left nothing unread; 0: never
     Tls* tls                # owned; NULL: plain
     Incoming n
     RequestStream stream    # the one of HTTP/1.1, next to what each read of it touches

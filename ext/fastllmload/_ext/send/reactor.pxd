@@ -57,4 +57,4 @@ cdef class Reactor:
     cdef int _on_beat(self, int64_t now) except -1
     cdef int _next_beat(self, int64_t now) except -1
     cdef int _house(self, int64_t now) except -1
-    cdef int _look_ahead(self, int64_t now) except -1
+    cdef int _open_ahead(self, int64_t now) except -1

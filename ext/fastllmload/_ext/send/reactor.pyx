@@ -525,9 +525,9 @@ cdef class Reactor:
         self.pool.end_tails(now)
         self.transport.streams.end_tails(now)
         self.releases.handle_ends()
-        return self._look_ahead(now)
+        return self._open_ahead(now)
 
-    cdef int _look_ahead(self, int64_t now) except -1:
+    cdef int _open_ahead(self, int64_t now) except -1:
         """Open connections ahead of the schedule: as many idle ones as releases are near, and a margin."""
         cdef Py_ssize_t near = 0
         cdef uint32_t spare = self.reserve

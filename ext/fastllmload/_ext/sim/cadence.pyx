@@ -143,7 +143,7 @@ cdef class Spread(Cadence):
                 self.late_max_ns = now - s.due
             self.make_ready(s, s.due)
             timers_pop(&self.timers)
-        # Set again only now: a stream that is behind must not be twice in one pass.
+        # Set again only now: a late stream must not be twice in one pass.
         for i in range(self.ready_count):
             self.token(self.ready[i])
         return 0

@@ -140,7 +140,7 @@ cdef bint is_key(const uint8_t* at, const uint8_t* end) noexcept nogil:
 cdef int prompt_read(Prompt* p, const uint8_t* raw, size_t size, uint32_t block, Sequence* s) except -1:
     cdef const uint8_t* at = raw
     cdef const uint8_t* end = raw + size
-    cdef const uint8_t* behind
+    cdef const uint8_t* past
     cdef int depth = 0
     cdef uint64_t number
     memset(p, 0, sizeof(Prompt))
@@ -149,11 +149,11 @@ cdef int prompt_read(Prompt* p, const uint8_t* raw, size_t size, uint32_t block,
     s.hash_count = 0
     while at < end:
         if at[0] == 34:
-            behind = skip_string(at + 1, end)
-            if not is_key(behind, end):
+            past = skip_string(at + 1, end)
+            if not is_key(past, end):
                 string(p, at + 1, end, s)
                 p.strings += 1
-            at = behind
+            at = past
             continue
         if 48 <= at[0] <= 57:
             number = 0

@@ -24,7 +24,7 @@ cdef struct Sequence:
     int64_t t_first             # produced its first token; 0 = not yet
     int64_t due                 # constant cadences: instant of its next token
     # Of the batching engine
-    int32_t made                # tokens that exist; more than `produced` behind an output guardrail
+    int32_t made                # tokens that exist; more than `produced` after an output guardrail
     int32_t computed            # tokens whose KV entries exist
     int32_t scheduled           # tokens that the current step computes
     uint32_t place              # index in the cadence's list

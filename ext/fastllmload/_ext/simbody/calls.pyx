@@ -24,8 +24,8 @@ cdef uint8_t* put_call(Form form, uint8_t* out, Stamp* s, int64_t index, int64_t
         word = WORD[draw(s.id, <uint64_t>index, DRAW_WORD) % WORDS]
         return form.content(out, s, word.at, word.size)
     if in_pieces:
-        first, behind = block(number, tokens, many)
-        text = msgspec.json.encode(pieces(s.id, number, behind - first)[index - first])
+        first, past = block(number, tokens, many)
+        text = msgspec.json.encode(pieces(s.id, number, past - first)[index - first])
         if index == first:
             place = AT_OPENING + BLOCK_CALL
             out = form.enter(out, s, BLOCK_NONE)

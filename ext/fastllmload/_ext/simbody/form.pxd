@@ -101,7 +101,7 @@ cdef class Form:
     cdef readonly size_t room           # of all other events, and of a document without its text
     cdef readonly size_t growth         # more for each token before, in an event that repeats them
     cdef readonly size_t text_room      # for each token of a document
-    cdef list keep                      # owns the bytes behind all pieces, and the steps
+    cdef list keep                      # owns the bytes of all pieces, and the steps
     cdef Program[PLACES][VARIANTS] programs
     cdef Piece before_logprob, after_logprob
     cdef uint8_t line_ends              # after each event
@@ -144,7 +144,7 @@ cdef inline uint8_t* put_line_end(uint8_t* out, Stamp* s) noexcept nogil:
 
 cdef void spell(Stamp* s) noexcept nogil
 
-cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t behind) noexcept nogil
+cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t past) noexcept nogil
 cdef int64_t id_of(Stamp* s, int64_t token) noexcept nogil
 
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil    # text, line ends, framing

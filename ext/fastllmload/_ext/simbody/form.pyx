@@ -383,13 +383,13 @@ cdef inline uint8_t* message(uint8_t* start, uint8_t* end, int head) noexcept no
     return end + more
 
 
-cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t behind) noexcept nogil:
+cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t past) noexcept nogil:
     cdef uint64_t number, reply = s.id
     cdef int64_t token
-    if first == 0 and behind > 0:
+    if first == 0 and past > 0:
         number = word_of(s, 0)
         out = put(out, WORD[number].at + 1, WORD[number].size - 1)           # a reply starts without a space
-    for token in range(max(first, <int64_t>1), behind):
+    for token in range(max(first, <int64_t>1), past):
         number = draw(reply, <uint64_t>token, DRAW_WORD) % WORDS
         memcpy(out, SPACED[number], 16)
         out += WORD[number].size
@@ -408,8 +408,8 @@ cdef bytes listed_calls(Form form, Stamp* s, int64_t tokens, uint32_t calls):
     many = min(<int64_t>calls, tokens)
     entries = []
     for number in range(many):
-        first, behind = block(number, tokens, many)
-        text = whole_text(form, s.id, number, behind - first if has(form, AT_OPENING + BLOCK_CALL) else CALL_WHOLE)
+        first, past = block(number, tokens, many)
+        text = whole_text(form, s.id, number, past - first if has(form, AT_OPENING + BLOCK_CALL) else CALL_WHOLE)
         entry = bytearray(form.room + <size_t>len(text))
         s.number[NUMBER_CALL] = number
         end = form.plain(AT_CALL_ENTRY, <uint8_t*><char*>entry, s, <const uint8_t*><const char*>text, <size_t>len(text))

@@ -17,7 +17,7 @@ cdef enum ConnectionState:
     CONNECTION_LINGERING = 5    # refused, or its handshake hangs; what still comes in is thrown away
 
 cdef enum:
-    TOLD = 32
+    UPGRADE_FAULT = 32
     SAID = 160                  # bytes of lines that visits.py adds to a head
 
 cdef enum Filler:               # endless bytes of a hostile reply
@@ -55,7 +55,7 @@ cdef struct Many:               # HTTP/2: what a carrier has more than other con
     uint32_t most
     uint32_t turn               # the one that is written to first
     uint32_t last_id            # of the client's latest stream
-    uint32_t told_id            # of its latest one before it knew our SETTINGS
+    uint32_t before_settings_id # of its latest one before it knew our SETTINGS
     uint32_t frame_most         # bytes of a payload that the client takes
     uint32_t taken              # bytes of DATA since the connection's window was opened again
     int64_t window              # bytes of bodies that the client takes now on the connection
@@ -94,8 +94,8 @@ cdef struct Connection:
     uint8_t out_timer           # a timer for out_due is set
     uint8_t abrupt              # TLS: it ends without close_notify
     uint16_t messages           # WebSocket: 1 + number of the API whose messages it carries; 0: it is not upgraded
-    uint8_t told_size           # of *told*
-    char[TOLD] told             # X-Fault of the upgrade, which is that of all its requests
+    uint8_t upgrade_fault_size  # of *upgrade_fault*
+    char[UPGRADE_FAULT] upgrade_fault   # X-Fault of the upgrade, which is that of all its requests
     uint8_t fault               # Fault of its handshake
     uint32_t fault_arg
     Tls* tls                    # owned; NULL: clear text

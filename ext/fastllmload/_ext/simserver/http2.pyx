@@ -233,7 +233,7 @@ cdef class Http2Sessions(Sessions):
         cdef Many* m = k.many
         cdef uint32_t i, j, value
         if flags & FF_ACK:
-            m.told_id = min(m.told_id, m.last_id)
+            m.before_settings_id = min(m.before_settings_id, m.last_id)
             return 0
         if size % 6:
             return self.fail(k, CODE_FRAME_SIZE)
@@ -304,7 +304,7 @@ cdef class Http2Sessions(Sessions):
         if c == NULL or c.state != CONNECTION_READING:
             return 0                                # what was on its way when the stream was reset
         c.taken += framed
-        if c.taken > self.connections.window and id > k.many.told_id:
+        if c.taken > self.connections.window and id > k.many.before_settings_id:
             return self.fail(k, CODE_FLOW_CONTROL)
         self.connections.keep(c, p, size)
         c.recv_last, c.recv_last_kernel = k.recv_last, k.recv_last_kernel

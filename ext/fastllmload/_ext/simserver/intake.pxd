@@ -20,7 +20,7 @@ cdef struct Route:                  # the path of one API; pieces are lower case
     int other                       # number of a later API with the same path; -1: none
 
 cdef struct NullKeys:               # what null mode looks for: quoted names, empty where there is none
-    Piece told_by                   # in every mode: of requests that only one of the APIs with its path has
+    Piece recognised_by                   # in every mode: of requests that only one of the APIs with its path has
     Piece stream
     Piece usage
     bint stream_default

@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef const uint8_t* value_of(const uint8_t* body, size_t size, Piece name) noexcept nogil:
-    # First byte of the value behind `"name":`, or NULL. Text that looks like the field fools it: null mode only.
+    # First byte of the value after `"name":`, or NULL. Text that looks like the field fools it: null mode only.
     cdef const uint8_t* end = body + size
     cdef const uint8_t* at = NULL
     if name.size:
@@ -84,7 +84,7 @@ cdef class Intake:
         paths = [api.path for api, _ in apis]
         for number, (api, _) in enumerate(self.apis):
             self.routes[number].other = <int>paths.index(api.path, number + 1) if api.path in paths[number + 1:] else -1
-            self.null_keys[number].told_by = self.quoted(api.told_by or names(api.keys.prompt)[0])
+            self.null_keys[number].recognised_by = self.quoted(api.recognised_by or names(api.keys.prompt)[0])
             self.null_keys[number].stream = self.quoted(api.keys.stream)
             self.null_keys[number].usage = self.quoted(api.keys.usage)
             self.null_keys[number].stream_default = api.stream_default
@@ -130,7 +130,7 @@ cdef class Intake:
     cdef int spoken(self, int number, const uint8_t* body, size_t size) noexcept:
         # The first whose field the body has, else the first.
         cdef int each = number
-        while each >= 0 and value_of(body, size, self.null_keys[each].told_by) == NULL:
+        while each >= 0 and value_of(body, size, self.null_keys[each].recognised_by) == NULL:
             each = self.routes[each].other
         return each if each >= 0 else number
 

@@ -18,7 +18,7 @@ from fastllmload._ext.http.request cimport (
 )
 from fastllmload._ext.sim.timer cimport timers_free, timers_push
 from fastllmload._ext.simserver.connection cimport (
-    CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED, TOLD,
+    CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED, UPGRADE_FAULT,
     Sent, carrier_of, pending,
 )
 from fastllmload._ext.sim.fault cimport (
@@ -300,8 +300,8 @@ cdef class Sessions:
 
     cdef int upgrade(self, Connection* c, Request* r, int number) except -1:
         c.messages = <uint16_t>(1 + number)
-        c.told_size = <uint8_t>min(r.fault.size, <size_t>TOLD)
-        memcpy(c.told, r.fault.at, c.told_size)
+        c.upgrade_fault_size = <uint8_t>min(r.fault.size, <size_t>UPGRADE_FAULT)
+        memcpy(c.upgrade_fault, r.fault.at, c.upgrade_fault_size)
         return self.say(c, accepted(r), False)
 
     cdef int say(self, Connection* c, bytes frame, bint close) except -1:
@@ -325,7 +325,7 @@ cdef class Sessions:
             self.say(c, frame_of(10, (<char*>f.at)[: f.size]), False)
         elif f.opcode == 1:
             client_names(&r, f.at, f.size)
-            r.fault.at, r.fault.size = <const uint8_t*>c.told, c.told_size
+            r.fault.at, r.fault.size = <const uint8_t*>c.upgrade_fault, c.upgrade_fault_size
             self.open_row(c, &r)
             c.reply.form = <uint16_t>(c.messages - 1)
             self.generate(c, &r, c.messages - 1, f.at, f.size)

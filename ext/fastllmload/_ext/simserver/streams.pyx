@@ -69,7 +69,7 @@ cdef class Streams(Connections):
         m.most = self.most
         m.window = m.window_first = WINDOW_FIRST
         m.frame_most = MAX_FRAME
-        m.told_id = STREAM_LAST
+        m.before_settings_id = STREAM_LAST
         settings[0], settings[1] = 0, SET_MAX_CONCURRENT_STREAMS
         put_number(settings + 2, self.most)
         settings[6], settings[7] = 0, SET_INITIAL_WINDOW_SIZE

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from fastllmload.cli import argv
 from fastllmload.cli.compat.foreign_command import KINDS
-from fastllmload.cli.compat.translate import Translation, tool_names, translate
+from fastllmload.cli.compat.translate import Translation, tool_names, translations
 from fastllmload.cli.group import current_redactor
 from fastllmload.cli.streams import naming_output
 from fastllmload.errors import InputError
@@ -23,39 +24,53 @@ from fastllmload.report.terminal.outlet import on_screen
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
-def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
+def start(words: tuple[str, ...], url: str | None, dry_run: bool, anyway: bool) -> int:
     if not words:
         raise InputError(
             "usage",
             f"compat needs the other tool's command: one of {', '.join(tool_names())}, for example "
             "fastllmload compat vllm bench serve --model NAME",
         )
-    found = translate(words)
+    every = translations(words, server=url)
     redact = current_redactor()
-    secrets = [secret for command in found.commands for secret in argv.secrets_of(command)]
-    secrets += found.secrets
+    secrets = [secret for found in every for command in found.commands for secret in argv.secrets_of(command)]
+    secrets += [secret for found in every for secret in found.secrets]
     for secret in secrets:
         redact.add(secret)
     argv.hide(secrets)
-    for line in told(found):
+    for line in told(every):
         click.echo(on_screen(redact(line)), file=sys.stdout if dry_run else sys.stderr)
     if dry_run:
         return 0
-    changed = [lack.option for lack in found.lacks if lack.kind == "changes"]
+    changed = dict.fromkeys(
+        (lack.option, found.title) for found in every for lack in found.lacks if lack.kind == "changes"
+    )
     if changed and not anyway:
         raise InputError(
             "compat-load-differs",
-            f"{', '.join(changed)} of {found.title} would change the load and has no counterpart; leave it out, or add "
-            "--anyway after compat to run the rest",
+            f"{', '.join(option for option, _ in changed)} of {', '.join(dict.fromkeys(title for _, title in changed))} "
+            "would change the load and has no counterpart; leave it out, or add --anyway after compat to run the rest",
         )
+    return max(execute(found) for found in every)
+
+
+def execute(found: Translation) -> int:
+    """Run the commands of *found*, and write the result file that it asks for."""
     os.environ.update(found.environment)
     if found.save is None:
         return max(run(command, found) for command in found.commands)
-    folder = Path("runs") / f"compat-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = free_folder()
     code = run([*found.commands[0], "--output", str(folder)], found)
     if (folder / "run.json").exists():
         click.echo(f"saved      {save(folder, found.save)}", err=True)
     return code
+
+
+def free_folder() -> Path:
+    """Below runs/, by the time; with a number if one of this second is there."""
+    base = Path("runs") / f"compat-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbered = (base.with_name(f"{base.name}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([base], numbered) if not path.exists())
 
 
 def save(folder: Path, asked: Mapping[str, str]) -> Path:
@@ -77,13 +92,15 @@ def save(folder: Path, asked: Mapping[str, str]) -> Path:
     return path
 
 
-def told(found: Translation) -> Iterator[str]:
+def told(every: Sequence[Translation]) -> Iterator[str]:
     """The equivalent commands, everything without a counterpart, and what is defined differently."""
-    for command in found.commands:
-        yield shlex.join(["fastllmload", *(command[1:] if command[0] == "run" else command)])
-    for lack in sorted(found.lacks, key=lambda lack: list(KINDS).index(lack.kind), reverse=True):
+    for found in every:
+        for command in found.commands:
+            yield shlex.join(["fastllmload", *(command[1:] if command[0] == "run" else command)])
+    lacks = dict.fromkeys(lack for found in every for lack in found.lacks)
+    for lack in sorted(lacks, key=lambda lack: list(KINDS).index(lack.kind), reverse=True):
         yield f"  {lack.option}: {KINDS[lack.kind]}: {lack.why}"
-    yield from (f"  note: {line}" for line in found.differs)
+    yield from dict.fromkeys(f"  note: {line}" for found in every for line in found.differs)
 
 
 def run(command: list[str], found: Translation) -> int:
@@ -113,6 +130,7 @@ compat = click.Command(
     f"Tools: {', '.join(tool_names())}. Prints the equivalent command and all that has no counterpart, then runs it, unless "
     "something that changes the load has none. Options of compat itself come before the tool's name.",
     params=[
+        click.Option(["--url"], metavar="URL", help="The server, in place of the one that the command names."),
         click.Option(
             ["--print", "--dry-run", "dry_run"], is_flag=True, help="Prints the equivalent command and does not run it."
         ),

@@ -72,10 +72,18 @@ def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values:
 
 def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """Variables `<as>_NAME`; of another text (a file, a data set's name) `<as>`. Where *entry* goes *by_kind*, the setting
-    `kind` is a part of the other names.
+    `kind` is a part of the other names; where it counts *once*, a second group is refused.
     """
     prefix = entry["as"]
-    for value in values:
+    for value in listed(values):
+        if entry.get("once") and flag in reading.given:
+            reading.lacks.append(Lack(f"{flag} {value}", "changes", "several are not put together; give one"))
+            continue
+        if entry.get("once"):  # and it replaces what a file or a variable said
+            reading.variables = {
+                name: texts for name, texts in reading.variables.items() if name.partition("_")[0] != prefix
+            }
+        reading.given.add(flag)
         if "=" not in value and not value.lstrip().startswith("{"):
             reading.variables[prefix] = [value]
             continue
@@ -84,8 +92,22 @@ def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
         if kind:
             setting(reading, f"{flag} kind={kind}", f"{prefix}_{kind}", [kind])
         for name, one in found.items():
+            joint = f"{prefix}_{kind}_{name}" if kind else f"{prefix}_{name}"
+            if reading.table.get("settings", {}).get(joint, {}).get("convert") == "buckets":
+                buckets(reading, f"{flag} {name}", one)
+                continue
             texts = [str(each) for each in one] if isinstance(one, list) else [str(one)]
-            setting(reading, f"{flag} {name}", f"{prefix}_{kind}_{name}" if kind else f"{prefix}_{name}", texts)
+            setting(reading, f"{flag} {name}", joint, texts)
+
+
+def listed(values: Iterable[str]) -> Iterator[str]:
+    """*values*, of a JSON list its elements."""
+    for value in values:
+        found = json_value(value) if value.lstrip().startswith("[") else None
+        if isinstance(found, list):
+            yield from (each if isinstance(each, str) else json.dumps(each) for each in found)
+        else:
+            yield value
 
 
 def setting(reading: ForeignCommand, typed_as: str, name: str, texts: list[str]) -> None:
@@ -114,6 +136,32 @@ def flattened_pairs(found: Iterable[tuple[str, Any]], front: str = "") -> Iterat
             yield from flattened_pairs(value.items(), f"{joint}_")
         elif value is not None:
             yield joint, value
+
+
+def buckets(reading: ForeignCommand, typed_as: str, found: Any) -> None:
+    """GuideLLM's groups of prefixes: one group where all prefixes have one length and are equally likely, else a class
+    each.
+    """
+    try:
+        rows = [(int(one["prefix_tokens"]), int(one.get("prefix_count", 1)), float(one.get("bucket_weight", 100)))
+                for one in found]  # fmt: skip
+    except (AttributeError, KeyError, TypeError, ValueError):
+        rows = []
+    if not rows or min(min(row) for row in rows) <= 0:
+        raise InputError(
+            "value-invalid",
+            f"{typed_as} {json.dumps(found)} is not a list of objects with prefix_tokens, prefix_count and bucket_weight, "
+            "all above 0",
+        )
+    if len({(tokens, weight / count) for tokens, count, weight in rows}) == 1:
+        reading.variables["data_prefix_tokens"] = [str(rows[0][0])]
+        reading.variables["data_prefix_count"] = [str(sum(count for _, count, _ in rows))]
+        return
+    whole = sum(weight for *_, weight in rows)
+    for number, (tokens, count, weight) in enumerate(rows, 1):
+        text = f"prefix{number} share={weight / whole:.9g} prefix-len={tokens} num-prefixes={count}"
+        reading.written.append(("--class", text))
+    reading.variables["data_buckets"] = [str(len(rows))]
 
 
 PAIR = re.compile(r"\(?(\d+)(?:\|([\d.]+))?,(\d+)(?:\|([\d.]+))?\)?:([\d.]+)")
@@ -177,6 +225,58 @@ def prompts(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values
     for name, field in (("lengths", "output_length"), ("texts", "text_input"), ("times", "timestamp")):
         if f'"{field}"' in text:
             variables[f"file_{name}"] = ["true"]
+
+
+def found(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """A data set that the tool fetches: its file where that lies here or in the tool's cache, which *entry* names."""
+    name = values[0]
+    reading.variables[entry["as"]] = [name]
+    places = entry["files"].get(name)
+    if places is None:
+        reading.lack(f"{flag} {name}", {"changes": entry["other"]} if "other" in entry else {})
+        return
+    here = next((place for place in map(Path, places) if place.expanduser().is_file()), None)
+    if here is not None:
+        reading.variables[f"{entry['as']}_file"] = [str(here.expanduser())]
+
+
+def swept(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """GenAI-Perf's MIN:MAX in powers of 2, MIN:MAX:STEP, or a list."""
+    bounds = values[0].split(":")
+    try:
+        given = [int(one) for one in (bounds if len(bounds) > 1 else values[0].split(","))]
+    except ValueError:
+        given = []
+    if len(bounds) == 3 and len(given) == 3 and given[2] > 0:
+        given = list(range(given[0], given[1] + 1, given[2]))
+    elif len(bounds) == 2 and len(given) == 2:
+        given = [1 << power for power in range(given[1].bit_length()) if given[0] <= 1 << power <= given[1]]
+    elif len(bounds) > 1:
+        given = []
+    if not given:
+        raise InputError("value-invalid", f"{flag} {values[0]!r} is not MIN:MAX, MIN:MAX:STEP or a list of numbers")
+    reading.variables[entry["as"]] = [str(one) for one in given]
+
+
+def template(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """evalscope's body of a request, with %m for the model and %p for the prompt: its fields."""
+    text = values[0]
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as problem:
+            raise InputError("file-unreadable", f"{flag} {values[0]} cannot be read: {problem}") from None
+    fields = json_value(text)
+    if not isinstance(fields, dict):
+        raise InputError("json-invalid", f"{flag} {values[0]!r} is not a JSON object")
+    if fields.pop("messages", [{"role": "user", "content": "%p"}]) != [{"role": "user", "content": "%p"}]:
+        reading.lacks.append(Lack(f"{flag} messages", "changes", "a prompt is the only message; leave the others out"))
+    if fields.pop("prompt", "%p") != "%p" or fields.pop("model", "%m") != "%m":
+        reading.lacks.append(Lack(flag, "changes", "model and prompt are the run's; write %m and %p for them"))
+    for name, variable in entry["variables"].items():
+        if name in fields:
+            reading.variables[variable] = [json.dumps(fields.pop(name)).strip('"')]
+    reading.body |= fields
 
 
 def resolution(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
 WORDS = Path(__file__).parent / "words.toml"
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=(?!=).*", re.DOTALL)
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 SHELL = re.compile(r"\|\|?|&&?|;|\d?>{1,2}.*|&>.*|<.*")  # words of the shell, which end a command
+SHELLS, SHELL_FLAG = ("bash", "sh", "zsh"), re.compile("-[a-z]*c")
 OFF = ("", "0", "false", "no", "off")
 
 
@@ -35,9 +37,14 @@ class TypedCommand:
 
 
 def typed_command(
-    arguments: Sequence[str], environment: Mapping[str, str], starts: Mapping[str, Sequence[str]]
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    starts: Mapping[str, Sequence[str]],
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> TypedCommand:
-    """The command in *arguments*, words or one text with line continuations. *starts*: phrases that call each tool."""
+    """The command in *arguments*, words or one text with line continuations. *starts*: phrases that call each tool;
+    *refused*: phrases of their programs that are not loads, and why.
+    """
     words, rest = list(arguments), list[str]()
     referred: set[str] = set()
     text = len(words) == 1 and " " in words[0]
@@ -47,11 +54,14 @@ def typed_command(
         except ValueError as problem:
             raise InputError("usage", f"the command cannot be split into words: {problem}") from None
     words = [word for word in words if word.strip() not in ("", "\\")]
+    if text and (shell := _in_a_shell(words)):
+        place, command = shell
+        words = [*words[:place], *shlex.split(command.replace("\\\n", " "), comments=True), *words[place + 1 :]]
     if text and (inner := next((word for word in words if "$(" in word or "`" in word), None)):
         raise InputError(
             "usage", f"{inner!r} is a command for the shell, which compat does not run; write its value instead of it"
         )
-    tool, place = _tool_of(words, starts)
+    tool, place = _tool_of(words, starts, refused)
     front, words = words[:place], words[place:]
     assigned = dict(_assignments(front))
     if text:
@@ -63,6 +73,14 @@ def typed_command(
     return TypedCommand(tool, words, assigned, tuple(rest), frozenset(referred))
 
 
+def _in_a_shell(words: Sequence[str]) -> tuple[int, str] | None:
+    """The place and text of a command after `bash -c`; None where there is none."""
+    for place in range(2, len(words)):
+        if SHELL_FLAG.fullmatch(words[place - 1]) and os.path.basename(words[place - 2]) in SHELLS:
+            return place, words[place]
+    return None
+
+
 def _assignments(front: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Of the shell, of `env` and `export`, and of a container's `-e NAME=VALUE`."""
     for word in front:
@@ -71,18 +89,38 @@ def _assignments(front: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, value.removesuffix(";")
 
 
-def _tool_of(words: Sequence[str], starts: Mapping[str, Sequence[str]]) -> tuple[str, int]:
+def calls_a_tool(text: str, phrases: Iterable[str]) -> bool:
+    """Whether a shell's statement *text* has one of *phrases* as its words."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return False
+    if shell := _in_a_shell(words):
+        return calls_a_tool(shell[1], phrases)
+    return next(_phrases(words, {"": tuple(phrases)}), None) is not None
+
+
+def _phrases(words: Sequence[str], starts: Mapping[str, Iterable[str]]) -> Iterator[tuple[int, int, int, str]]:
+    """Of each phrase in *words*: how exact it is, its place times -1, its number of words, and its name in *starts*."""
+    bare = [_program(word) for word in words]
+    for name, phrases in starts.items():
+        for phrase in (one.split() for one in phrases):
+            for place in range(len(words) - len(phrase) + 1):
+                end = place + len(phrase)
+                same = bare[place:end] == phrase or ("/" in phrase[0] and f"/{words[place]}".endswith(f"/{phrase[0]}"))
+                if same and not _is_value(words, place):
+                    yield len(phrase) + ("/" in phrase[0]), -place, len(phrase), name
+
+
+def _tool_of(words: Sequence[str], starts: Mapping[str, Sequence[str]], refused: Mapping[str, str]) -> tuple[str, int]:
     """The tool that *words* call, by its longest phrase, and the place of its first option."""
-    bare = [os.path.basename(word) for word in words]
-    found = [
-        (len(phrase), -place, name)
-        for name, phrases in starts.items()
-        for phrase in (one.split() for one in phrases)
-        for place in range(len(words) - len(phrase) + 1)
-        if bare[place : place + len(phrase)] == phrase and not _is_value(words, place)
-    ]
-    if found:
-        length, place, name = max(found)
+    named = {**starts, **{f"refused {phrase}": (phrase,) for phrase in refused}}
+    if found := max(_phrases(words, named), default=None):
+        _, place, length, name = found
+        if (phrase := name.removeprefix("refused ")) != name:
+            raise InputError(
+                "compat-load-differs", f"{phrase} sends no load that compat can translate: {refused[phrase]}"
+            )
         return name, length - place
     first = next((at for at, word in enumerate(words) if not ASSIGNMENT.fullmatch(word)), 0)
     if words and words[first] in starts:
@@ -93,6 +131,13 @@ def _tool_of(words: Sequence[str], starts: Mapping[str, Sequence[str]]) -> tuple
         f"{' '.join(words[: max(1, end)])!r} is not a command of a tool that compat knows: {', '.join(starts)}; "
         "write for example fastllmload compat vllm bench serve --model NAME",
     )
+
+
+def _program(word: str) -> str:
+    """The program that *word* calls: the last part of a path, or the name of a container's image without its tag."""
+    name = os.path.basename(word)
+    image = "/" in word and "://" not in word and not ASSIGNMENT.fullmatch(word)
+    return re.split("[:@]", name)[0] if image else name
 
 
 def _is_value(words: Sequence[str], place: int) -> bool:
@@ -119,6 +164,19 @@ def entry_of(variable: str, table: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def grouped(variable: str, value: str, table: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The option and value of a *variable* that names a group of settings, or one in it: `PREFIX<GROUP>__NAME`."""
+    prefix = table.get("group_variables")
+    if not prefix or not variable.startswith(prefix):
+        return None
+    group, *names = variable.removeprefix(prefix).lower().split("__")
+    flag = f"--{group.replace('_', '-')}"
+    flag = flag if flag in table["options"] else flag.removesuffix("s")
+    if flag not in table["options"]:
+        return None
+    return flag, f"{'.'.join(names)}={value}" if names else value
+
+
 def option_of(variable: str, table: Mapping[str, Any]) -> str:
     """The option that *variable* sets, of a tool that reads all its options from variables with a prefix; empty for none."""
     prefix = table.get("option_variables")
@@ -130,7 +188,9 @@ def option_of(variable: str, table: Mapping[str, Any]) -> str:
 def reads(variable: str, table: Mapping[str, Any]) -> bool:
     """Whether the tool of *table* itself reads *variable*, so that it counts even if it was set long before."""
     own = table.get("environment", {})
-    return bool(option_of(variable, table)) or (variable in own and not own[variable].keys() & {"harmless", "cannot"})
+    if option_of(variable, table) or grouped(variable, "", table):
+        return True
+    return variable in own and not own[variable].keys() & {"harmless", "cannot"}
 
 
 def passed_on(assigned: Mapping[str, str], table: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from fastllmload.errors import InputError
 
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "max": max, "min": min, "floor": math.floor, "ceil": math.ceil, "log": math.log,
+    "sqrt": math.sqrt,
 }  # fmt: skip
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

@@ -34,6 +34,14 @@ def split(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: 
     reading.variables["models"] = [",".join(found)]
 
 
+def provider(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """LiteLLM's PROVIDER/NAME: the variables `model`, `provider`, and where known `bare_model`, `provider_url`."""
+    name, slash, bare = values[0].partition("/")
+    reading.variables |= {"model": [values[0]], "provider": [name if slash else "a model without a provider's name"]}
+    if slash and name in reading.table["providers"]:
+        reading.variables |= {"bare_model": [bare], "provider_url": [reading.table["providers"][name]]}
+
+
 def weigh(reading: ForeignCommand) -> None:
     """Write adapters as the server takes them, and SGLang's skewed ones with weights: each 1/alpha of the one before."""
     variables = reading.variables

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastllmload.cli.compat import converters, models
+from fastllmload.cli.compat import converters, data_files, images, models
+from fastllmload.cli.compat.config_files import words_of_files
 from fastllmload.cli.compat.converters import json_value
+from fastllmload.cli.compat.local_copies import find_file
 from fastllmload.cli.compat.environment import (
     OFF,
     TypedCommand,
     by_name,
+    calls_a_tool,
     entry_of,
+    grouped,
     option_of,
     passed_on,
     reads,
@@ -26,6 +31,7 @@ from fastllmload.cli.compat.environment import (
 )
 from fastllmload.cli.compat.expressions import filled, known, used_in
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
+from fastllmload.cli.compat.shell import commands_in
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
@@ -63,24 +69,82 @@ def tool_table(name: str) -> dict[str, Any]:
     joined = {key: {**base.get(key, {}), **table.get(key, {})} for key in keys}
     lists = {key: [*table.get(key, ()), *base.get(key, ())] for key in ("write", "lack")}
     named = {key: by_name(joined[key]) for key in ("environment", "options")}
-    return {**base, **table, **joined, **lists, **named}
+    own = {key: table.get(key, {}) for key in ("refused", "words")}
+    return {**base, **table, **joined, **lists, **named, **own}
 
 
-def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Translation:
+def translations(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ, server: str | None = None
+) -> list[Translation]:
+    """One for each command in a text of a shell, else one. *server*: the URL of ours, in place of the typed one."""
+    tables = [tool_table(name) for name in tool_names()]
+    phrases = [phrase for table in tables for phrase in (*table["starts"], *table.get("refused", ()))]
+    if len(arguments) == 1 and len(arguments[0].split()) > 1:
+        commands, others = commands_in(arguments[0], environment, lambda text: calls_a_tool(text, phrases))
+        found = [translate([command], environment, server) for command in commands]
+        if found and others:
+            lack = Lack(", ".join(others), "cannot", "only commands of load generators run here")
+            found[0] = replace(found[0], lacks=(*found[0].lacks, lack))
+        if found:
+            return found
+    return [translate(arguments, environment, server)]
+
+
+def translate(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ, server: str | None = None
+) -> Translation:
     """InputError for a tool that has no table, and for a value that cannot be read."""
-    typed = typed_command(arguments, environment, {name: tool_table(name)["starts"] for name in tool_names()})
-    table = tool_table(typed.tool)
+    tables = {name: tool_table(name) for name in tool_names()}
+    refused = {phrase: why for table in tables.values() for phrase, why in table.get("refused", {}).items()}
+    typed = typed_command(arguments, environment, {name: table["starts"] for name, table in tables.items()}, refused)
+    table = tables[typed.tool]
     reading = ForeignCommand(table)
+    if server is not None:
+        reading.variables["server"] = [server]
     read_environment(reading, typed, environment)
-    read_options(reading, typed.words)
+    of_files, words = words_of_files(table, after_command(reading, typed.words))
+    read_options(reading, of_files)
+    reading.given.clear()  # what is typed goes before what a file says
+    read_options(reading, words)
     if typed.rest:
         reading.lacks.append(Lack(" ".join(typed.rest), "cannot", "it belongs to the shell; add it to our own command"))
+    if table.get("needs_server") and not reading.variables.keys() & {"server", "base_url"}:
+        raise InputError(
+            "compat-load-differs",
+            f"{table['title']} would start an engine of its own; start a server and name it: fastllmload compat --url URL "
+            f"{table['starts'][0]} ...",
+        )
     models.weigh(reading)
-    commands = [written(reading, variables) for variables in expanded(reading)]
+    images.arrange(reading)
+    find_file(reading, environment)
+    if table.get("finds_data"):
+        data_files.choose(reading)
+    runs = expanded(reading)
+    commands = [written(reading, variables) for variables in runs]
     return Translation(
-        table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())),
+        table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(differences(table, runs[0])),
         passed_on(typed.assigned, table), tuple(secrets_in(typed.assigned, typed.words)), saved(reading), reading.origins,
     )  # fmt: skip
+
+
+def differences(table: Mapping[str, Any], variables: Variables) -> Iterator[str]:
+    """What the tool of *table* defines otherwise, where it matters: each a text, or with the conditions of its case."""
+    for entry in table.get("differs", ()):
+        text, *conditions = (entry,) if isinstance(entry, str) else entry
+        if all(holds(each, variables) for each in conditions):
+            yield text
+
+
+def after_command(reading: ForeignCommand, words: Sequence[str]) -> Sequence[str]:
+    """*words* after the name of a command of the tool. InputError for a command that sends no load."""
+    entry = reading.table.get("commands", {}).get(words[0]) if words else None
+    if entry is None:
+        return words
+    if isinstance(entry, str):
+        tool = reading.table["title"].split()[0]
+        raise InputError("choice-unknown", f"{tool} {words[0]} sends no load, so compat does not run it; {entry}")
+    reading.variables |= {name: [str(value)] for name, value in entry.items()}
+    return words[1:]
 
 
 def saved(reading: ForeignCommand) -> dict[str, str] | None:
@@ -105,6 +169,9 @@ def read_environment(reading: ForeignCommand, typed: TypedCommand, environment: 
     own = {name for name in environment if environment[name] and reads(name, reading.table)}
     for variable in dict.fromkeys((*typed.assigned, *sorted(own))):
         value = typed.assigned.get(variable, environment.get(variable, ""))
+        if group := grouped(variable, value, reading.table):
+            read_options(reading, list(group))
+            continue
         if flag := option_of(variable, reading.table):
             entry = reading.table["options"][flag]
             entry = {"to": entry} if isinstance(entry, str) else entry
@@ -130,9 +197,13 @@ def read_options(reading: ForeignCommand, words: list[str]) -> None:
             while place < len(words) and not is_option(words[place]):
                 bare.append(words[place])
                 place += 1
-            reading.lacks.append(
-                Lack(" ".join(bare), "changes", f"it belongs to no option of {reading.table['title']}")
-            )
+            positional = reading.table.get("positional")
+            if positional and len(bare) == 1 and positional not in reading.given:
+                reading.given.add(positional)
+                take(reading, positional, reading.table["options"][positional], bare)
+                continue
+            meant = reading.table.get("words", {}).get(" ".join(bare))
+            reading.lack(" ".join(bare), meant or {"changes": f"it belongs to no option of {reading.table['title']}"})
             continue
         flag, equals, value = word.partition("=")
         if flag in ("-h", "--help"):
@@ -150,9 +221,8 @@ def read_options(reading: ForeignCommand, words: list[str]) -> None:
             values.append(words[place])
             place += 1
         if not name:
-            reading.lacks.append(
-                Lack(flag, "changes", f"{reading.table['title']} has no option of this name in our table")
-            )
+            unnamed = {"changes": f"{reading.table['title']} has no option of this name in our table"}
+            reading.lack(flag, reading.table.get("other_options", unnamed))
         elif takes == 1 and not values:
             raise InputError(
                 "option-value-missing", f"{flag} of {reading.table['title']} has no value; write {flag} VALUE"
@@ -217,7 +287,8 @@ def note(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
         option, _, value = entry["to"].partition(" ")
         reading.written.append((option, value or None))
     else:
-        reading.written += [(entry["to"], value) for value in values]
+        texts = [part for value in values for part in (value.split(",") if entry.get("many") else [value])]
+        reading.written += [(entry["to"], text) for text in texts]
 
 
 def _field(values: list[str], several: bool) -> Any:
@@ -226,40 +297,21 @@ def _field(values: list[str], several: bool) -> Any:
     return found if several else found[0] if found else True
 
 
-def config(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """A YAML file, whose keys are options `--a.b`."""
-    try:
-        import yaml  # type: ignore[import-untyped, unused-ignore]
-    except ImportError:
-        raise InputError(
-            "usage", f"{flag} {values[0]} is YAML, which needs PyYAML: pip install pyyaml, or give its keys as options"
-        ) from None
-    try:
-        tree = yaml.safe_load(read_text(values[0]))
-    except (OSError, ValueError, yaml.YAMLError) as problem:
-        raise InputError("config-invalid", f"{flag} {values[0]} cannot be read: {problem}") from None
-    read_options(reading, list(flattened(tree if isinstance(tree, dict) else {}, "--")))
-
-
-def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from flattened(value, f"{prefix}{name}.")
-        elif value is not None:
-            yield f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}"
-
-
 CONVERTERS = {
-    "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs, "config": config,
+    "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs,
     "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
     "override": converters.override, "prompts": converters.prompts, "range": converters.rates,
-    "pairs": converters.length_pairs, "models": models.named, "split": models.split,
+    "pairs": converters.length_pairs, "found": converters.found, "swept": converters.swept, "template": converters.template,
+    "models": models.named, "split": models.split, "provider": models.provider,
 }  # fmt: skip
 
 
 def expanded(reading: ForeignCommand) -> list[Variables]:
     """The variables of each run: those with several values have one in each, in turn."""
     found = {name: [str(value)] for name, value in reading.table["defaults"].items()} | reading.variables
+    if names := reading.table.get("product"):
+        rows = list(itertools.product(*(found[name] for name in names)))
+        found |= {name: [row[place] for row in rows] for place, name in enumerate(names)}
     lengths = {len(values) for values in found.values()} - {1}
     if len(lengths) > 1:
         raise InputError(
@@ -291,6 +343,9 @@ def written(reading: ForeignCommand, variables: Variables) -> Arguments:
     found = list(reading.written)
     body = dict(reading.body)
     once = {option for option, _ in found}
+    if "server" in variables:
+        found.append(("--url", variables["server"]))
+        once.add("--url")
     for option, value, *conditions in reading.table["write"]:
         if option in once or not known(value, variables) or not all(holds(each, variables) for each in conditions):
             continue

@@ -134,7 +134,7 @@ ALIKE = 0.75  # of a name and a text that has a typing error
 MOST_MODELS = 10_000
 MATCHER = r'\s*[a-zA-Z_]\w*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\\n]|\\.)*"\s*'
 MATCHERS = re.compile(rf"{MATCHER}(?:,{MATCHER})*")
-COLUMN_ROLES = ("prompt", "answer", "class")  # of a data set of Hugging Face
+COLUMN_ROLES = ("prompt", "answer", "output_tokens", "class")  # of a data set
 RANDOM = "random"  # vLLM's name of its drawn lengths
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
 
@@ -615,7 +615,7 @@ def json_object(text: str) -> str:
 
 
 def columns(text: str) -> tuple[tuple[str, str], ...]:
-    """`prompt=COLUMN,answer=COLUMN,class=COLUMN`, or a column's name alone: that of the prompts."""
+    """`ROLE=COLUMN,...`, each of COLUMN_ROLES at most once, or a column's name alone: that of the prompts."""
     found: dict[str, str] = {}
     for entry in text.split(","):
         role, _, name = (part.strip() for part in (entry if "=" in entry else f"prompt={entry}").partition("="))

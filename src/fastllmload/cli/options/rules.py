@@ -40,7 +40,7 @@ PLANNED = (
     "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
-WITH_CLASSES = ("custom", "csv", "hf")  # data sets whose entries can have a class
+TABLES = ("custom", "csv", "hf")  # data sets whose entries have columns, or fields; one can be a class
 OF_SESSIONS = (*SESSION_TRACES, "mooncake")
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
 SAMPLED = (
@@ -143,11 +143,18 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in (*TRACES, *DATASETS, *OWN_PROMPTS),
          f"{{where}} is the file of a workload; add --workload {named((*TRACES, *DATASETS, *OWN_PROMPTS))}",
          ("dataset_path",)),
-    OptionRule("option-not-applicable", lambda o: o.workload not in WITH_CLASSES,
-         f"{{where}} chooses entries of a data set by their class; add --workload {named(WITH_CLASSES)}",
+    OptionRule("option-not-applicable", lambda o: o.workload not in TABLES,
+         f"{{where}} chooses entries of a data set by their class; add --workload {named(TABLES)}",
          ("dataset_class",)),
     OptionRule("option-not-applicable", lambda o: o.workload != "hf",
-         "{where} is about a data set of Hugging Face; add --workload hf", ("hf_split", "hf_subset", "dataset_column")),
+         "{where} is about a data set of Hugging Face; add --workload hf", ("hf_split", "hf_subset")),
+    OptionRule("option-not-applicable", lambda o: o.workload not in TABLES or (o.get("workload.turns") is not None
+         and o.workload != "hf"),
+         f"{{where}} names columns of single requests; add --workload {named(TABLES)}, without --turns",
+         ("dataset_column",)),
+    OptionRule("option-not-applicable",
+         lambda o: ("output_tokens" if o.workload == "hf" else "answer") in dict(o.get("workload.dataset_columns", ())),
+         "{where}: an answer is a column of --workload hf, and output_tokens one of custom and csv", ("dataset_column",)),
     OptionRule("option-missing", lambda o: o.workload == "hf" and o.has("dataset_class")
          and "class" not in dict(o.get("workload.dataset_columns", ())),
          "--dataset-class chooses rows by a column; name it with --dataset-column class=NAME"),

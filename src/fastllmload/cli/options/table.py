@@ -177,7 +177,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Split of a data set of Hugging Face, such as train[:1000]. Default: train, or the only one."),
         value("--hf-subset", "workload.hf_subset", read.text, "NAME", "Subset of a data set of Hugging Face."),
         value("--dataset-column", "workload.dataset_columns", read.columns, "LIST",
-              "Columns of a data set of Hugging Face: prompt=COLUMN,answer=COLUMN,class=COLUMN. Default: by known names."),
+              "Columns or fields of a data set: prompt=NAME,class=NAME, and of hf answer=NAME, of custom and csv "
+              "output_tokens=NAME. Default: by known names."),
         value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
               "Replays a trace FACTOR times as fast as it was recorded."),
         value("--trace-from", "workload.trace_from", read.moment, "TIME", "Where in the trace to start."),

@@ -47,12 +47,12 @@ def image_message(text: str, urls: list[str]) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text}, *(image({"url": url}) for url in urls)]}
 
 
-def messages(told: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+def messages(conversation: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     """Messages of chat in this form: those of role system in front are `system`, answers of tools are blocks of a user."""
     found: list[dict[str, Any]] = []
     system: list[Any] = []
     answers: list[Any] | None = None  # blocks of the latest message, if it has answers alone
-    for message in told:
+    for message in conversation:
         role = message.get("role")
         if role not in ("system", "developer", "user", "assistant", "tool"):
             refuse(f"a message has role {role!r}, which {NAME} does not have")

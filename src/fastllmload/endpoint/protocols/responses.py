@@ -277,7 +277,7 @@ RESPONSES_WS = replace(
             keys=replace(SIMULATED.keys, stream=""),
             stream_default=True,
             framing="websocket",
-            told_by="generate",
+            recognised_by="generate",
             error=FAILED + "}",
             not_stored='{"type":"error","status":$code,"error":{' + NOT_STORED + "}}",
             error_event=FAILED + SEQUENCE + "}",

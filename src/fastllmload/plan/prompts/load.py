@@ -82,7 +82,7 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         assert path is not None
         if workload.name == "hf":
             return LoadedWorkload(read_hub(workload).requests(tokenizer))
-        dataset = read_dataset(workload.name, path, tokenizer)
+        dataset = read_dataset(workload.name, path, tokenizer, workload.dataset_columns)
         return LoadedWorkload(dataset if workload.dataset_class is None else dataset.of_class(workload.dataset_class))
     if workload.name == CONVERSATION:
         return LoadedWorkload(None if path is None else read_dataset("sharegpt", path, tokenizer))

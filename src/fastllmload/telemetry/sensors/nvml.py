@@ -93,14 +93,14 @@ class Nvml:
     def facts(self) -> list[dict[str, Any]]:
         """Model, memory, driver and power limit of each GPU, for `environment`."""
         nvml = self._nvml
-        driver = self._told(nvml.nvmlSystemGetDriverVersion)
-        limit_mw = {index: self._told(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu) for index, gpu in self._gpus.items()}
-        memory = {index: self._told(nvml.nvmlDeviceGetMemoryInfo, gpu) for index, gpu in self._gpus.items()}
+        driver = self._read(nvml.nvmlSystemGetDriverVersion)
+        limit_mw = {index: self._read(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu) for index, gpu in self._gpus.items()}
+        memory = {index: self._read(nvml.nvmlDeviceGetMemoryInfo, gpu) for index, gpu in self._gpus.items()}
         return [
             {
                 "index": index,
-                "name": self._told(nvml.nvmlDeviceGetName, gpu),
-                "uuid": self._told(nvml.nvmlDeviceGetUUID, gpu),
+                "name": self._read(nvml.nvmlDeviceGetName, gpu),
+                "uuid": self._read(nvml.nvmlDeviceGetUUID, gpu),
                 "memory_bytes": None if memory[index] is None else int(memory[index].total),
                 "power_limit_w": None if limit_mw[index] is None else limit_mw[index] / 1e3,
                 "driver": driver,
@@ -108,7 +108,7 @@ class Nvml:
             for index, gpu in self._gpus.items()
         ]
 
-    def _told(self, ask: Callable[..., Any], *of: Any) -> Any:
+    def _read(self, ask: Callable[..., Any], *of: Any) -> Any:
         try:
             value = ask(*of)
         except self._nvml.NVMLError:

@@ -160,7 +160,6 @@ aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming -
 aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --request-cancellation-rate 50 \
   --request-cancellation-delay 0.5 --concurrency 10 --request-count 100 --isl 800 --osl 400
 
-#! --public-dataset
 aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --public-dataset sharegpt --concurrency 10
 
 # GenAI-Perf
@@ -486,3 +485,230 @@ guidellm run --backend \
   --profile '{"kind":"poisson","rate":[5,10]}' --constraint kind=max_duration,seconds=30 --data \
   kind=synthetic_text,prompt_tokens=128,prompt_tokens_stdev=16,output_tokens=64 --tokenizer \
   kind=huggingface_auto,model=gpt2 --label env=a
+
+# Out of recipes, scripts, issues and model cards of those who publish their measurements
+vllm bench serve --seed 42 --burstiness 1.0 --backend vllm --host 127.0.0.1 --port 9999 --endpoint /v1/completions \
+  --model MODEL_NAME --tokenizer MODEL_PATH --dataset-name random --num-prompts 64 --random-input-len 512 \
+  --random-output-len 128 --ignore-eos
+
+NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost MODEL_DIR="$Q/Qwen3.5-27B" \
+  vllm bench serve --backend openai-chat --host 127.0.0.1 --port 8001 --endpoint /v1/chat/completions --model Qwen3.5-27B \
+    --tokenizer Qwen3.5-27B --dataset-name custom --dataset-path data.jsonl --num-prompts 5 --no-oversample \
+    --max-concurrency 1 --request-rate 1 --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,95,99 --save-result \
+    --result-dir out --result-filename result.json 2>&1 | tail -3
+
+vllm bench serve --backend vllm --base-url http://127.0.0.1:8000 --model cpu-selftime-test --dataset-name random \
+  --random-input-len 7000 --random-output-len 100 --random-range-ratio 0 --num-prompts 3 --max-concurrency 1 \
+  --request-rate inf --ignore-eos --temperature 0
+
+HF_HOME=/opt/huggingface /opt/vllm-rocm/bin/vllm bench serve --backend vllm --base-url http://127.0.0.1:8000 \
+  --model Qwen/Qwen3.8-27B-FP8 --dataset-name random --num-prompts 32 --random-input-len 512 --random-output-len 128 \
+  --ignore-eos --request-rate inf --max-concurrency 8 --seed 42
+
+model=/data/amd/DeepSeek-R1-MXFP4-Preview
+input_len=3584
+output_len=1024
+concurrency=64
+prompts=128
+vllm bench serve --host localhost --port 9000 --model ${model} --dataset-name random --random-input-len ${input_len} \
+    --random-output-len ${output_len} --max-concurrency ${concurrency} --num-prompts ${prompts} \
+    --percentile-metrics ttft,tpot,itl,e2el --ignore-eos --seed 123 2>&1 | tee log.client.log
+
+vllm bench serve --model google/gemma-4-31B-it --dataset-name random --random-input-len 8000 --random-output-len 1000 \
+  --request-rate 10000 --num-prompts 16 --ignore-eos
+
+vllm bench serve --model m --host 127.0.0.1 --port 9001 --ignore-eos --dataset-name burstgpt --num-prompt 16 --append-result \
+  --save-result --result-filename result_sla.jsonl --max-concurrency 32 --dataset-path BurstGPT.csv
+
+vllm bench serve --backend openai-responses --model GLM-5.3-Flash --endpoint /v1/responses --dataset-name random \
+  --random-input-len 8192 --random-output-len 1280 --num-prompts 32 --max-concurrency 32 --request-rate inf --ignore-eos \
+  --temperature 0 --seed 12345
+
+vllm bench serve --backend openai-chat --host 127.0.0.1 --port 8000 --model Qwen/Qwen2.5-1.5B-Instruct \
+  --endpoint /v1/chat/completions --save-result --result-dir ./bench-results --metadata "version=0.6.0" "tp=1"
+
+vllm bench serve --backend vllm --base-url http://127.0.0.1:8000 --model Qwen/Qwen3-8B --dataset-name sharegpt \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 2000 --request-rate 10 --burstiness 1.0 \
+  --max-concurrency 10 --save-result --append-result --result-filename w5_results.txt
+
+docker exec -e PYTHONUNBUFFERED=1 vllm-bench vllm bench serve --backend openai-chat --base-url http://localhost:8000 \
+  --endpoint /v1/chat/completions --model Qwen/Qwen3.6-27B --tokenizer Qwen/Qwen3.6-27B --served-model-name qwen3.6-27b-bf16 \
+  --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,95,99 --seed 42 --save-result --result-dir out \
+  --dataset-name random --random-input-len 4000 --random-output-len 500 --random-range-ratio 0.9 --num-prompts 200 \
+  --request-rate 0.3 --burstiness 0.7
+
+vllm bench serve --backend openai-chat --base-url http://h:8000/v1 --endpoint /v1/chat/completions --model served \
+  --tokenizer /models/weights --trust-remote-code --dataset-name random --random-input-len 128 --random-output-len 32 \
+  --random-range-ratio 0 --num-prompts 16 --max-concurrency 4 --num-warmups 4 --disable-tqdm \
+  --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,95,99
+
+podman exec --workdir /llm llm /bin/bash -lc 'source /opt/intel/oneapi/setvars.sh --force >/dev/null && exec vllm bench serve --backend openai --base-url http://127.0.0.1:8000 --model /models --dataset-name random --num-prompts 50 --random-input-len 1024 --random-output-len 512 --max-concurrency 8'
+
+python benchmark_serving.py --backend vllm --dataset-name sonnet --dataset-path sonnet.txt --sonnet-input-len 2000 \
+  --sonnet-output-len 1000 --sonnet-prefix-len 100 --host 10.0.0.2 --port 8868 --max-concurrency 16 --request-rate inf \
+  --ignore-eos --model /m --num-prompt 1
+
+vllm bench serve --model openai/gpt-oss-120b --dataset-name sonnet --dataset-path="./benchmarks/sonnet.txt" \
+  --sonnet-input-len=1024 --sonnet-output-len=1024 --ignore-eos --num-prompt 1 --trust_remote_code --request-rate inf \
+  --backend vllm --port=8000 --host 0.0.0.0
+
+python -m vllm bench serve --base-url http://localhost:8868 --model DeepSeek-R1 --dataset-name sonnet \
+  --sonnet-input-len 1024 --sonnet-output-len 128 --num-prompts 100 --request-rate 10
+
+vllm bench serve --backend vllm --dataset-name prefix_repetition --prefix-repetition-prefix-len 22400 \
+  --prefix-repetition-suffix-len 9600 --prefix-repetition-output-len 1024 --num-prompts 1 --prefix-repetition-num-prefixes 1 \
+  --ignore-eos --model glm --tokenizer /weight/glm --seed 1000 --host 0.0.0.0 --port 8000 --endpoint /v1/completions \
+  --max-concurrency 1 --request-rate 1 \
+
+vllm bench serve --backend openai-chat --base-url http://127.0.0.1:19000 --endpoint /v1/chat/completions \
+  --model Qwen/Qwen3-0.6B --tokenizer "$MODEL_PATH" --dataset-name prefix_repetition --num-prompts 150 \
+  --prefix-repetition-num-prefixes 50 --prefix-repetition-prefix-len 896 --prefix-repetition-suffix-len 128 \
+  --prefix-repetition-output-len 128 --disable-shuffle --request-rate inf --max-concurrency 1 --ready-check-timeout-sec 0 \
+  --num-warmups 0 --ignore-eos --temperature 0.01 --percentile-metrics ttft,tpot,itl,e2el --seed 1234 \
+  --extra-body '{"chat_template_kwargs": {"enable_thinking": false}}'
+
+vllm bench serve --backend openai-chat --model Qwen/Qwen3-VL-32B-Instruct-Thinking-FP8 --tokenizer t --dataset-name random-mm \
+  --base-url http://localhost:8090 --endpoint /v1/chat/completions --num-prompts 160 --random-input-len 6300 \
+  --random-output-len 380 --random-mm-base-items-per-request 20 --random-mm-bucket-config "{(480, 864, 1): 1.0}" \
+  --random-mm-num-mm-items-range-ratio 0.0 --max-concurrency 8 --percentile-metrics ttft,tpot,itl,e2el \
+  --metric-percentiles 50,90,95,99 --trust-remote-code 2>&1 | tee b.txt
+
+vllm bench serve --backend openai-chat --endpoint /v1/chat/completions --host localhost --port 8000 --model /d/Qwen3-VL \
+  --dataset-name random-mm --random-mm-limit-mm-per-prompt '{"image": 1, "video": 0}' \
+  --random-mm-bucket-config "{(800, 800, 1): 1.0}" --random-input-len 1024 --random-output-len 1024 --num-prompts 128 \
+  --max-concurrency 64
+
+vllm bench serve --backend vllm --model same --dataset-name timed_trace --dataset-path mooncake.jsonl --self-timed \
+  --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001
+
+vllm bench serve --backend openai-chat --model Qwen/QwQ-32B --endpoint /v1/chat/completions --dataset-name custom \
+  --dataset-path tokens.jsonl --num-prompts -1 --custom-output-len -1
+
+vllm bench serve --port 8000 --seed $(date +%s) --model m --dataset-name random --random-input-len 1000 \
+  --random-output-len 10 --num-prompts 1 --request-rate 0.5
+
+for QPS in 0.1 0.15 0.2 0.25; do
+    vllm bench serve --dataset-name random --random-input-len 20000 --random-output-len 250 --num-prompts 10 \
+        --request-rate $QPS --seed 42
+done
+
+concurrency_list="32 64 128"
+for concurrency in ${concurrency_list}; do
+    num_prompts=$((concurrency * 5))
+    vllm bench serve --model m --dataset-name random --random-input-len 1024 --random-output-len 1024 \
+        --num-prompts ${num_prompts} --max-concurrency ${concurrency} --ignore-eos
+done
+
+vllm bench serve --model deepseek-ai/DeepSeek-V3 --dataset-name sharegpt --sharegpt-output-len 100 --port 9020 \
+  --dataset-path ./ShareGPT_V3_unfiltered_cleaned_split.json --backend vllm --num-prompts 10
+
+python3 ../benchmarks/benchmark_serving.py --backend vllm --model /m --trust-remote-code --host 10.0.0.1 --port 8000 \
+  --dataset-name random --random-input-len 1024 --random-output-len 128 --random-range-ratio 1 --max-concurrency 16 \
+  --num-prompts 64 --request-rate inf --seed 0 --ignore-eos --save-result --result-filename x.json
+
+python3 bench_serving/benchmark_serving.py --model m --backend vllm --base-url http://0.0.0.0:8888 --dataset-name random \
+  --random-input-len 1024 --random-output-len 1024 --random-range-ratio 0.8 --num-prompts $(( 64 * 10 )) --max-concurrency 64 \
+  --request-rate inf --ignore-eos --save-result --percentile-metrics 'ttft,tpot,itl,e2el' --result-dir out \
+  --result-filename r.json
+
+python benchmarks/benchmark_serving.py --backend vllm --model meta-llama/Llama-3.3-70B-Instruct --num-prompts 200 --request-rate 10
+
+python benchmark_serving.py --backend scalellm --tokenizer /m --model llama-3-8b-instruct-awq --dataset-name sharegpt \
+  --dataset-path ./ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 500 --port 8010 --save-result --request-rate 2
+
+python benchmark_serving.py --backend tensorrt-llm --endpoint /v2/models/ensemble/generate_stream --port 8000 --model m \
+  --dataset-name random --random-input-len 100 --random-output-len 100 --num-prompts 10
+
+python3 -m sglang.bench_serving --backend sglang --host "0.0.0.0" --port 33711 --tokenizer /m \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --request-rate 4 --num-prompts 100 --output-file o.json --max-concurrency 50
+
+python3 -m sglang.bench_serving --backend sglang-oai --host 127.0.0.1 --port 31084 --model /preset-models \
+  --served-model-name mimo-v2-flash --tokenizer /preset-models --dataset-name random-ids --random-input-len 512 \
+  --random-output-len 64 --random-range-ratio 1.0 --num-prompts 8 --max-concurrency 8 --warmup-requests 1 --disable-tqdm
+
+bs=1
+request_rate=inf
+nohup python -m sglang.bench_serving --model /m/DeepSeek-V4-Flash-FP8/ --random-range-ratio 1.0 \
+        --request-rate ${request_rate} --max-concurrency $bs --dataset-name random-ids --random-input-len 4096 \
+        --random-output-len 1536 --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 50 --host 0.0.0.0 --port 8188
+
+python3 -m sglang.bench_serving --dataset-name generated-shared-prefix --backend sglang --host 0.0.0.0 --port 30000 \
+  --max-concurrency 1 --gsp-num-groups 1 --gsp-prompts-per-group 1 --gsp-system-prompt-len 115200 --gsp-question-len 12800 \
+  --gsp-output-len 1000 --warmup-requests 1
+
+docker exec ${CONTAINER_ID} python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --num-prompts 1000 \
+  --model Qwen/Qwen3-0.6B --dataset-name sharegpt --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json
+
+python3 -m sglang.bench_serving --backend vllm --model /models/qwq-32b --served-model-name qwq-32b --host qwq-32b-v1 --port 8000 \
+  --dataset-name random --random-input 256 --random-output 10 --num-prompts=10 --random-range-ratio 1.0 \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --disable-stream
+
+python3 -m sglang.bench_serving --backend sglang --num-prompts 32
+
+python3 -m sglang.bench_serving --backend sglang --dataset-name random --random-input-len 50000 --random-output-len 200 \
+  --random-range-ratio 1 --num-prompts 64 --max-concurrency 64 --seed 42 --port 8000
+
+python3 -m sglang.bench_serving --backend sglang --dataset-name random --num-prompt 300 --request-rate 1 --random-input 1024 \
+  --random-output 1024 --output-file llama_405b_online_output.jsonl
+
+python -m sglang.bench_serving --backend sglang --base-url http://h:30000 --dataset-name mooncake --mooncake-workload conversation \
+  --dataset-path mooncake.jsonl --max-concurrency 16
+
+python3 -m sglang.bench_one_batch_server --model openai/gpt-oss-120b --base-url http://localhost:30000 --batch-size 1 \
+  --input-len 1024 --output-len 512
+
+python3 -m sglang.bench_one_batch_server --model openai/gpt-oss-120b --base-url http://localhost:30000 --batch-size 32 \
+  --input-len 1024 8192 --output-len 512 --show-report
+
+python -m sglang.bench_one_batch_server --model-path None --base-url http://127.0.0.1:30000 --batch-size 1 8 16 --input-len 4096 \
+  --output-len 1024 --show-report --result-filename r.jsonl
+
+python3 -m sglang.bench_one_batch_server --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --model-path deepseek-ai/DeepSeek-R1-0528 \
+  --base-url http://router:8000 --batch-size 3200 --input-len 1000 --output-len 1000 --skip-warmup
+
+export OPENAI_API_KEY=""
+export OPENAI_API_BASE="http://h:8000/v1"
+python token_benchmark_ray.py --model "llama-3-70b-instruct" --mean-input-tokens 400 --stddev-input-tokens 2 \
+  --mean-output-tokens 100 --stddev-output-tokens 2 --max-num-completed-requests 500 --timeout 600 --num-concurrent-requests 10 \
+  --results-dir "result_outputs" --llm-api openai --additional-sampling-params '{}'
+
+export OPENAI_API_KEY="not-needed"
+export OPENAI_API_BASE="http://localhost:11435/v1"
+python token_benchmark_ray.py --model "openai/gpt-oss-20b" --mean-input-tokens 100 --stddev-input-tokens 20 --mean-output-tokens 200 \
+  --stddev-output-tokens 20 --max-num-completed-requests 50 --timeout 600 --num-concurrent-requests 10 --results-dir r \
+  --llm-api openai --additional-sampling-params '{"temperature": 0.7}'
+
+OPENAI_API_BASE=http://h:8000/v1 python token_benchmark_ray.py --model m --tokenizer-path t --mean-input-tokens 512 --stddev-input-tokens 128 \
+  --mean-output-tokens 4096 --stddev-output-tokens 1024 --max-num-completed-requests 16 --timeout 1200 --num-concurrent-requests 1 \
+  --results-dir r --llm-api openai --additional-sampling-params '{"max_tokens": 7192}' --metadata dtype=fp8,tp=8,engine=vllm
+
+OPENAI_API_BASE=http://localhost:30000/v1/ OPENAI_API_KEY=EMPTY python -u token_benchmark_ray.py --model hugging-quants/L --mean-input-tokens 4096 \
+  --stddev-input-tokens 409 --mean-output-tokens 256 --stddev-output-tokens 25 --max-num-completed-requests 32 --timeout 60000 \
+  --num-concurrent-requests 128 --results-dir r --llm-api openai --additional-sampling-params '{}'
+
+TOGETHERAI_API_KEY=abcdefg python token_benchmark_ray.py --model "together_ai/togethercomputer/CodeLlama-7b-Instruct" --mean-input-tokens 550 \
+  --stddev-input-tokens 150 --mean-output-tokens 150 --stddev-output-tokens 10 --max-num-completed-requests 2 --timeout 600 \
+  --num-concurrent-requests 1 --results-dir "result_outputs" --llm-api "litellm" --additional-sampling-params '{}'
+
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model nvidia/Llama-3.3-70B-Instruct-FP8 --dataset-name random --ignore-eos \
+  --num-prompts 8192 --random-input-len 1024 --random-output-len 2048 --random-ids --max-concurrency 1024 \
+
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --dataset-name random --random-ids --random-input-len 100 \
+  --random-output-len 10 --num-prompts 8 --host h --port 8000 --ignore-eos --non-streaming
+
+for concurrency in 1 2 4 8; do
+    num_prompts=$((concurrency * 5))
+    python -m tensorrt_llm.serve.scripts.benchmark_serving --model /m --backend openai --dataset-name "random" --random-input-len 1024 \
+        --random-output-len 1024 --random-prefix-len 0 --num-prompts ${num_prompts} --max-concurrency ${concurrency} --ignore-eos \
+        --save-result --result-dir out --result-filename "concurrency_${concurrency}.json" --percentile-metrics "ttft,tpot,itl,e2el"
+done
+
+#! vllm bench throughput
+vllm bench throughput --model m --dataset-name random --input-len 128 --output-len 128 --num-prompts 2 \
+  --tensor-parallel-size 8 --gpu-memory-utilization 0.9
+
+#! vllm bench latency
+vllm bench latency --model m --input-len 128 --output-len 256 --batch-size 8 --num-iters 2 --num-iters-warmup 1
+
+#! sglang.bench_offline_throughput
+python -m sglang.bench_offline_throughput --model-path m --num-prompts 64 --dataset-name random

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from refusals import raises_code, says
 from fastllmload.cli.commands.plan import build_in
 from fastllmload.cli.compat.expressions import filled
 from fastllmload.cli.compat.foreign_command import KINDS
-from fastllmload.cli.compat.translate import tool_names, tool_table, translate
+from fastllmload.cli.compat.translate import tool_names, tool_table, translate, translations
 from fastllmload.cli.main import main
 from fastllmload.cli.options.table import config_names
 from fastllmload.engine import run as engine_run
@@ -33,13 +34,15 @@ FILES = {
         [{"id": str(n), "conversations": CONVERSATION} for n in range(9)]
     ),
     "data.jsonl": '{"prompt": "What is the capital of India?"}\n',
+    "tokens.jsonl": '{"prompt": "Why?", "output_tokens": 9}\n{"prompt": "How?", "output_tokens": 7}\n',
+    "open_qa.jsonl": '{"question": "Why?", "human_answers": ["So."]}\n{"question": "How?", "human_answers": []}\n',
     "prompts.txt": "Why?\nWhere to?\n",
     "prompts.jsonl": '{"text": "Why?"}\n{"text": "How?"}\n',
     "lengths.jsonl": '{"text": "Why?", "output_length": 5}\n{"text": "How?", "output_length": 7}\n',
     "texts.jsonl": '{"text_input": "Why?", "output_length": 5}\n{"text_input": "How?", "output_length": 7}\n',
     "chats.jsonl": '{"session_id": "a", "turns": [{"text": "Why?"}, {"text": "How?", "delay": 10}]}\n',
     "BurstGPT.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    + "".join(f"{n},ChatGPT,{100 + n},{20 + n},{120 + 2 * n},Conversation log\n" for n in range(30)),
+    + "".join(f"{n},GPT-4,{100 + n},{20 + n},{120 + 2 * n},Conversation log\n" for n in range(30)),
     "mooncake.jsonl": "".join(
         json.dumps({"timestamp": 500 * n, "input_length": 600, "output_length": 20, "hash_ids": [0, n + 1]}) + "\n"
         for n in range(9)
@@ -102,7 +105,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[RunSettings]:
 def test_enough_are_published_and_run() -> None:
     assert len(COMMANDS) >= 47
     assert sum(not refused for _, refused in COMMANDS) / len(COMMANDS) >= 0.9
-    assert {translate([command], {}).title for command, _ in COMMANDS if "config.yml" not in command} | {
+    every = [command for command, _ in COMMANDS if "config.yml" not in command]
+    assert {one.title for command in every for one in translations([command], {}, "http://h:1")} | {
         "inference-perf"
     } == {tool_table(name)["title"] for name in tool_names()}
 
@@ -427,7 +431,8 @@ def test_what_cannot_be_read(
 @pytest.mark.parametrize("name", tool_names())
 def test_a_table_names_options_of_ours(name: str) -> None:
     table = tool_table(name)
-    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key", "--runs", "--vary"}
+    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key"}
+    ours |= {"--runs", "--vary", "--settle", "--same-requests"}  # of a sweep
     named = {option for option, *_ in table["write"] if not option.startswith("body.")}
     for entry in table["options"].values():
         told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
@@ -498,6 +503,122 @@ def test_guidellms_warm_up_is_a_part_of_the_measurement(
     assert (load.ramp_share, load.warmup_requests) == (share, 0)
 
 
+DATA = ("--data", "prompt_tokens=9,output_tokens=4")
+
+
+def test_scenarios_of_guidellm(sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Built-in ones, and files of each of its generations; what is typed goes before what they say, wherever it stands."""
+    settings_of(sent, "guidellm", "--max-seconds", "5", "--rate", "4", "--scenario", "rag")
+    assert len(sent) == 4 and sent[0].workload.isl == "normal:4096,512,2048,6144"
+    (tmp_path / "flat.yaml").write_text(
+        "target: http://a:1\nrequest_type: text_completions\nprofile: constant\nrate: [1, 5]\nmax_seconds: 30\n"
+        "data:\n  prompt_tokens: 50\n  prompt_tokens_stdev: 5\n  output_tokens: 60\n"
+    )
+    settings = settings_of(sent, "guidellm", "benchmark", "--rate", "7", "--scenario", "flat.yaml", *DATA)
+    assert [one.load.rate for one in sent] == [7] and settings.load.duration == 30
+    assert (settings.workload.isl, settings.workload.osl) == ("9", "4")
+    settings_of(sent, "guidellm", "benchmark", "--scenario=flat.yaml")
+    assert [(one.load.rate, one.workload.isl) for one in sent] == [(1, "normal:50,5,25,75"), (5, "normal:50,5,25,75")]
+    spec = {
+        "backend": {"kind": "openai_http", "target": "http://b:2"},
+        "profile": {"kind": "concurrent", "streams": [2, 3]},
+        "constraints": [{"kind": "max_requests", "count": 8}, {"kind": "max_errors", "count": 1}],
+        "data": [{"kind": "synthetic_text", "prompt_tokens": 6, "output_tokens": 3}],
+        "outputs": [{"kind": "json", "path": "x.json"}],
+    }
+    (tmp_path / "spec.json").write_text(json.dumps({"spec": spec}))
+    settings = settings_of(sent, "guidellm", "run", "-c", "spec.json")
+    assert [one.load.concurrency for one in sent] == [2, 3] and settings.target.urls == ("http://b:2",)
+    assert settings.load.num_requests == 8
+    for text, code in (("- a", "config-invalid"), ("a: [", "config-invalid")):
+        (tmp_path / "bad.yaml").write_text(text)
+        assert main(["compat", "guidellm", "run", "-c", "bad.yaml"]) == 2
+        assert says(capsys.readouterr().err, code, "bad.yaml")
+
+
+def test_prefixes_of_guidellm(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    """Prefixes of one length, equally likely, are one group; others are classes, which share a rate."""
+    group = {"prefix_tokens": 100, "prefix_count": 2, "bucket_weight": 50}
+    data = {"prompt_tokens": 9, "output_tokens": 4}
+    words = ("guidellm", "--max-seconds", "5", "--profile")
+    typed = json.dumps({**data, "prefix_buckets": [group, {**group, "prefix_count": 4, "bucket_weight": 100}]})
+    workload = settings_of(sent, *words, "concurrent", "--rate", "2", "--data", typed).workload
+    assert (workload.prefix_len, workload.num_prefixes) == (100, 6)
+    typed = json.dumps({**data, "prefix_buckets": [group, {"prefix_tokens": 30, "bucket_weight": 150}]})
+    settings = settings_of(sent, *words, "constant", "--rate", "8", "--data", typed)
+    assert [(one.load.rate, one.workload.prefix_len, one.workload.num_prefixes) for one in settings.classes] == [
+        (2, 100, 2),
+        (6, 30, 1),
+    ]
+    assert main(["compat", *words, "concurrent", "--rate", "2", "--data", typed]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--data prefix_buckets")
+    assert main(["compat", *words, "constant", "--rate", "2", "--data", '{"prefix_buckets": [{}]}']) == 2
+    assert says(capsys.readouterr().err, "value-invalid", "prefix_buckets")
+    assert main(["compat", *words, "constant", "--rate", "2", *DATA, *DATA]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--data prompt_tokens=9")
+
+
+GUIDED = ("guidellm", "--profile", "concurrent", "--rate", "2", "--max-seconds", "5", "--data")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "form", "columns", "osl"),
+    [("a.csv", "prompt,output_tokens_count,x\nWhy?,5,y\n", (), "csv",
+      (("prompt", "prompt"), ("output_tokens", "output_tokens_count")), None),
+     ("a.jsonl", '{"id": 1, "question": "Why?"}\n', (), "custom", (("prompt", "question"),), "1024"),
+     ("a.json", '[{"prompt": "Why?", "article": "How?"}]', ("--data-column-mapper", '{"text_column": "article"}'),
+      "custom", (("prompt", "article"),), "1024"),
+     ("a.jsonl", '{"q": "Why?", "n": 5}\n', ("--data-column-mapper", "kind=generative_column_mapper,"
+      "column_mappings.text_column=q,column_mappings.output_tokens_count_column=n"), "custom",
+      (("prompt", "q"), ("output_tokens", "n")), None)],
+)  # fmt: skip
+def test_files_of_guidellm(
+    name: str, text: str, more: tuple[str, ...], form: str, columns: Any, osl: str | None, sent: list[RunSettings],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Their columns are found by their names; an answer without a length ends where the model ends it."""
+    (tmp_path / name).write_text(text)
+    workload = settings_of(sent, *GUIDED, name, *more).workload
+    assert (workload.name, workload.dataset_columns, workload.osl) == (form, columns, osl)
+    assert workload.ignore_eos == (osl is None)
+    assert build_in(tmp_path / "plan", msgspec.structs.replace(sent[0], target=msgspec.structs.replace(
+        sent[0].target, model="m"))).requests != 0  # fmt: skip
+
+
+def test_data_of_guidellm_that_is_no_file_of_prompts(
+    sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--data", "org/name", "--data-args", '{"name": "3.0.0", "split": "test"}', "--data-column-mapper")
+    workload = settings_of(sent, *GUIDED[:-1], *words, "column_mappings.text_column=article").workload
+    assert (workload.name, workload.dataset_path, workload.hf_split, workload.hf_subset) == (
+        "hf", "org/name", "test", "3.0.0"
+    )  # fmt: skip
+    assert workload.dataset_columns == (("prompt", "article"),)
+    typed = '{"kind": "huggingface", "source": "org/name", "load_kwargs": {"split": "test"}}'
+    workload = settings_of(sent, *GUIDED, typed).workload
+    assert (workload.dataset_path, workload.hf_split) == ("org/name", "test")
+    (tmp_path / "lengths.json").write_text('{"prompt_tokens": 30, "prompt_tokens_stdev": 2, "output_tokens": 8}')
+    assert settings_of(sent, *GUIDED, "lengths.json").workload.isl == "normal:30,2,20,40"
+    for name, text in (
+        ("a.csv", "x,y\n1,2\n"),
+        ("b.csv", "system_prompt,prompt\n1,2\n"),
+        ("c.csv", "prompt_0,prompt_1\n1,2\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        assert main(["compat", *GUIDED, name]) == 2
+        assert says(capsys.readouterr().err, "compat-load-differs", f"--data {name}")
+    for data in ("https://h/rows.parquet", "kind=mooncake,path=mooncake.jsonl", "kind=synthetic_image"):
+        assert main(["compat", *GUIDED, data]) == 2
+        assert says(capsys.readouterr().err, "compat-load-differs", "--data")
+
+
+def test_lengths_of_early_versions_of_guidellm(sent: list[RunSettings]) -> None:
+    data = "prompt_tokens=100,prompt_tokens_variance=30,generated_tokens=20,generated_tokens_variance=0"
+    words = ("GUIDELLM__NUM_SWEEP_PROFILES=3", "guidellm", "--data-type", "emulated", "--max-seconds", "5")
+    workload = settings_of(sent, *words, "--data", data).workload
+    assert (workload.isl, workload.osl, len(sent)) == ("uniform:70,130", "20", 5)
+
+
 def test_a_refused_value_is_named_as_it_was_typed(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     words = (*GUIDELLM, "--max-seconds", "5", "--warmup-percent", "10", "--cooldown-percent", "10")
     assert main(["compat", *words]) == 2 and sent == []
@@ -553,6 +674,11 @@ def test_words_of_the_shell(
     target = settings_of(sent, text + more).target
     assert (target.model, target.urls, sent[0].load.rate) == ("a/b", ("http://from-here",), 4)
     assert "2>&1 | tee aiperf.log: not done" in capsys.readouterr().err
+    text = 'podman run -it -e GUIDELLM_DATA=prompt_tokens=9 -e GUIDELLM__SPEC__PROFILE=\'{"kind": "constant", "rate": 3}\' '
+    more = "-e GUIDELLM__SPEC__BACKEND__TARGET=http://guidellm:8000 registry:5000/guidellm:v0.7 run"
+    assert settings_of(sent, text + more).target.urls == ("http://guidellm:8000",) and sent[0].load.rate == 3
+    text = "uvx --from guidellm==0.6.0 sh -c 'guidellm benchmark --profile synchronous --data prompt_tokens=9'"
+    assert settings_of(sent, text).load.concurrency == 1 and "guidellm: not done" not in capsys.readouterr().err
 
 
 AIPERF = ("aiperf", "profile", "-m", "m", "--concurrency", "2", "--input-file")
@@ -585,6 +711,60 @@ def test_aiperfs_own_conversations(sent: list[RunSettings], capsys: pytest.Captu
     assert says(capsys.readouterr().err, "compat-load-differs", "--fixed-schedule")
 
 
+def test_commands_that_send_no_load_are_named(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    for text in (
+        "aiperf plot --paths a",
+        "aiperf analyze-trace f.jsonl --block-size 512",
+        "genai-perf config -f c.yaml",
+    ):
+        assert main(["compat", text]) == 2 and sent == []
+        assert says(capsys.readouterr().err, "choice-unknown", text.split()[1])
+    target = settings_of(sent, "aiperf", "profile", "A,B", "--streaming").target
+    assert target.models == (("A", 1.0), ("B", 1.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "found"),
+    [(("--sweep-range", "1:8"), "load.concurrency", [1, 2, 4, 8]),
+     (("--sweep-type", "request_rate", "--sweep-range", "10:30:10"), "load.rate", [10, 20, 30]),
+     (("--sweep-type", "input_sequence_length", "--sweep-list", "100,150"), "workload.isl", ["100", "150"])],
+)  # fmt: skip
+def test_sweeps_of_genai_perf(
+    words: tuple[str, ...], field: str, found: list[Any], sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    analyze = ("genai-perf", "analyze", "-m", "m", "--endpoint-type", "chat", "--request-count", "4")
+    settings_of(sent, *analyze, *words)
+    group, name = field.split(".")
+    assert [getattr(getattr(one, group), name) for one in sent] == found
+    assert main(["compat", *analyze]) == 2 and says(capsys.readouterr().err, "compat-load-differs", "analyze")
+    for value in ("1:x", "4:1", "1:9:0"):
+        assert main(["compat", *analyze, "--sweep-range", value]) == 2
+        assert says(capsys.readouterr().err, "value-invalid", value)
+    assert main(["compat", *analyze, "--sweep-type", "batch_size", "--sweep-list", "1,2"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--sweep-type batch_size")
+
+
+def test_pauses_with_a_spread_have_its_mean(sent: list[RunSettings]) -> None:
+    """A lognormal of median m and sigma s has the mean m exp(s s / 2) and the variance (exp(s s) - 1) mean mean."""
+    words = ("--session-turns-mean", "3", "--session-turn-delay-mean", "2000", "--session-turn-delay-stddev", "500")
+    text = settings_of(sent, "aiperf", "profile", "-m", "m", *words).workload.think_time
+    median, sigma = (float(part.removesuffix("s")) for part in str(text).removeprefix("lognormal:").split(","))
+    assert median * math.exp(sigma * sigma / 2) == pytest.approx(2, rel=1e-6)
+    assert math.sqrt(math.exp(sigma * sigma) - 1) * 2 == pytest.approx(0.5, rel=1e-6)
+
+
+def test_public_data_sets_are_found_where_they_lie(
+    sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("aiperf", "profile", "-m", "m", "--public-dataset")
+    settings = settings_of(sent, *words, "sharegpt")
+    assert (settings.workload.name, settings.workload.isl, settings.workload.extra_body) == ("sharegpt", None, None)
+    (tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json").unlink()
+    for name in ("sharegpt", "aimo"):
+        assert main(["compat", *words, name]) == 2
+        assert says(capsys.readouterr().err, "compat-load-differs", f"--public-dataset {name}")
+
+
 EVALSCOPE = ("evalscope", "perf", "--model", "m", "--parallel", "2", "--number", "8", "--max-tokens", "16")
 
 
@@ -597,8 +777,38 @@ def test_evalscopes_own_prompts(sent: list[RunSettings], capsys: pytest.CaptureF
     words = ("--dataset", "line_by_line", "--dataset-path", "prompts.txt", "--min-prompt-length", "5")
     assert main(["compat", *EVALSCOPE, *words]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--min-prompt-length 5")
+    workload = settings_of(sent, *EVALSCOPE, "--dataset", "openqa", "--max-prompt-length", "2000").workload
+    assert (workload.name, workload.dataset_path, dict(workload.dataset_columns)) == (
+        "custom", "open_qa.jsonl", {"prompt": "question"}
+    )  # fmt: skip
+    assert main(["compat", *EVALSCOPE, "--dataset", "longalpaca"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--dataset longalpaca")
     assert main(["compat", *EVALSCOPE, "--prompt", "@absent.txt"]) == 2
     assert says(capsys.readouterr().err, "file-unreadable", "--prompt is --prompt @absent.txt")
+
+
+def test_evalscopes_conversations_and_templates(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--dataset", "random_multi_turn", "--min-prompt-length", "5", "--max-prompt-length", "9", "--multi-turn")
+    settings = settings_of(sent, *EVALSCOPE, *words, "--min-turns", "2", "--max-turns", "5")
+    assert (settings.workload.turns, settings.workload.isl, settings.load.num_requests) == (
+        "uniform:2,5",
+        "uniform:5,9",
+        8,
+    )
+    assert "--number 8: nearly the same" in capsys.readouterr().err
+    assert main(["compat", *EVALSCOPE, *words]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--max-turns")
+    fields = {"model": "%m", "messages": [{"role": "user", "content": "%p"}], "stream": False, "stop": ["x"],
+              "temperature": 0.7, "max_tokens": 33}  # fmt: skip
+    words = (*EVALSCOPE[:-2], "--prompt", "p", "--query-template")
+    workload = settings_of(sent, *words, json.dumps(fields)).workload
+    assert (workload.osl, workload.temperature, workload.streaming) == ("33", 0.7, False)
+    assert json.loads(workload.extra_body or "") == {"stop": ["x"]}
+    fields["messages"] = [{"role": "system", "content": "s"}, {"role": "user", "content": "%p"}]
+    assert main(["compat", *words, json.dumps(fields)]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--query-template messages")
+    for text, code in (("[1]", "json-invalid"), ("@absent", "file-unreadable")):
+        assert main(["compat", *words, text]) == 2 and says(capsys.readouterr().err, code, "--query-template")
 
 
 def test_rates_that_are_repeated_or_a_range(sent: list[RunSettings]) -> None:
@@ -615,7 +825,9 @@ def test_turns_of_guidellm_at_a_rate_are_counted_otherwise(
     words = ("--data", "prompt_tokens=9,output_tokens=4,turns=3", "--max-seconds", "5")
     assert main(["compat", *GUIDELLM[:6], *words]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--data turns=3")
-    assert settings_of(sent, "guidellm", "--profile", "synchronous", *words).workload.turns == "3"
+    settings = settings_of(sent, "guidellm", "--profile", "synchronous", *words, "--max-requests", "10")
+    assert (settings.workload.turns, settings.load.num_requests) == ("3", 4)
+    assert "--max-requests 10: nearly the same" in capsys.readouterr().err
 
 
 def test_ramps_of_aiperf_in_a_run_of_a_known_duration(
@@ -674,12 +886,12 @@ def test_an_old_file_of_vllm_and_a_command_of_the_shell(
     workload = settings_of(sent, *words).workload
     assert (workload.name, workload.dataset_path, workload.isl, workload.osl) == ("sharegpt", words[-1], None, None)
     assert not workload.ignore_eos
-    assert main(["compat", "vllm bench serve --model m --seed $(date +%s) --dataset-name random"]) == 2
-    assert says(capsys.readouterr().err, "usage", "'$(date'")
+    assert main(["compat", "vllm bench serve --model m --seed $(hostname) --dataset-name random"]) == 2
+    assert says(capsys.readouterr().err, "usage", "$(hostname)")
 
 
 def test_runs_of_aiperf_are_a_sweep(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     words = ("aiperf", "profile", "-m", "m", "--concurrency", "8", "--num-profile-runs", "3")
     assert settings_of(sent, *words).load.concurrency == 8 and len(sent) == 1
     shown = capsys.readouterr().err.splitlines()[0]
-    assert shown.startswith("fastllmload sweep --vary concurrency=8 ") and " --runs 3 " in shown
+    assert shown.startswith("fastllmload sweep --vary concurrency=8 ") and " --runs 3 --same-requests " in shown

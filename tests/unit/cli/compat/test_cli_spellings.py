@@ -124,10 +124,10 @@ def test_a_url_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_all_unknown_options_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--trust-remote-code", "--qps", "5", "--concurency", "3", "--flurb=1", "--rate", "-1", "-z"]) == 2
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert says(
-        told, "option-unknown", "--qps (use --rate)", "--concurency (did you mean --concurrency?)", "--flurb", "-z"
+        printed, "option-unknown", "--qps (use --rate)", "--concurency (did you mean --concurrency?)", "--flurb", "-z"
     )
-    assert "--request-rate" not in told and "-1" not in told
+    assert "--request-rate" not in printed and "-1" not in printed
     assert main(["report", "x", "--foo", "--bar"]) == 2
     assert says(capsys.readouterr().err, "option-unknown", "--foo", "--bar", "fastllmload report")

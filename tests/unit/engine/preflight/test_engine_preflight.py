@@ -562,14 +562,14 @@ def drip(listener, head, ended):
 
 
 def test_a_server_that_stops_listening_after_the_first_check():
-    def look_and_go(listener):
+    def connect_and_close(listener):
         for _ in range(client.RTT_CONNECTS):
             listener.accept()[0].close()
         listener.close()
 
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    going = threading.Thread(target=look_and_go, args=(listener,))
+    going = threading.Thread(target=connect_and_close, args=(listener,))
     going.start()
     with raises_code("target-unreachable"):
         check([f"http://127.0.0.1:{port}/v1"])

@@ -92,7 +92,7 @@
     for (const g of linked(f)) cross(g, scaled(f.chart.x, x));
     tip.replaceChildren(line("b", place(f.chart, x, lead, at)));
     for (const [s] of shown) say(f, s, columns[s.y][nearest(f.chart.x, columns[s.x], scaled(f.chart.x, x))]);
-    beside(event);
+    placeNear(event);
   }
   // The dot nearest to the pointer: points may come in any order.
   function point(f, event, shown) {
@@ -110,14 +110,14 @@
     const label = (best.s.labels || [])[best.k];
     tip.replaceChildren(line("b", (label ? label + ": " : "") + place(f.chart, best.x, best.s, best.k)));
     say(f, best.s, best.y);
-    beside(event);
+    placeNear(event);
   }
   function category(f, event, share, shown) {
     const at = Math.min(f.chart.x.names.length - 1, Math.floor(share * f.chart.x.names.length));
     cross(f, (at + 0.5) / f.chart.x.names.length);
     tip.replaceChildren(line("b", f.chart.x.names[at]));
     for (const [s] of shown) say(f, s, columns[s.y][2 * at]);
-    beside(event);
+    placeNear(event);
   }
   function say(f, s, value) {
     const row = document.createElement("div"), key = line("i", "");
@@ -125,7 +125,7 @@
     row.append(key, line("span", s.name), line("span", written(value, f.chart.unit)));
     tip.append(row);
   }
-  function beside(event) {
+  function placeNear(event) {
     tip.hidden = false;
     const wide = tip.offsetWidth, right = event.clientX + 16 + wide > innerWidth;
     tip.style.left = (right ? event.clientX - wide - 16 : event.clientX + 16) + "px";

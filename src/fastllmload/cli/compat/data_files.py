@@ -1,0 +1,93 @@
+"""Data sets that GuideLLM's --data names: which workload sends a file or a set of the hub, and what its columns are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastllmload.cli.compat.converters import json_value, settings
+from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
+
+FORMS = {".txt": "text", ".text": "text", ".csv": "csv", ".json": "custom", ".jsonl": "custom"}
+HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
+PROMPT = ("prompt", "instruction", "question", "input", "context", "content", "conversation", "turn", "text")
+LENGTH = ("output_tokens_count", "completion_tokens_count")
+SYSTEM = ("system_prompt", "system", "prefix")
+
+
+def choose(reading: ForeignCommand) -> None:
+    """Note the workload of the data set, and its columns: those that are named, or the first with a usual name."""
+    variables = reading.variables
+    if variables.get("data_kind", [""])[0] in ("huggingface", "hf") and "data_source" in variables:
+        variables["data"] = variables.pop("data_source")
+    name = variables.get("data", [""])[0]
+    form = FORMS.get(Path(name).suffix.lower()) or ("hf" if HUB.fullmatch(name) or Path(name).exists() else "")
+    if not name:
+        return
+    if not form:
+        why = "it is no file of this host and no name of a data set; give its text, CSV or JSON as a file"
+        reading.lacks.append(Lack(f"--data {name}", "changes", why))
+        return
+    entry = first_entry(Path(name), form)
+    if entry is not None and "prompt_tokens" in entry:  # lengths of made-up prompts, as a file
+        del variables["data"]
+        settings(reading, "--data", {"as": "data"}, [json.dumps(entry)])
+        return
+    variables["data_form"] = [form]
+    if form != "text":
+        columns(reading, name, entry)
+
+
+def columns(reading: ForeignCommand, name: str, entry: Mapping[str, Any] | None) -> None:
+    """Note the columns of the data set *name*, whose first entry is *entry* where that is known."""
+    variables, has = reading.variables, list(entry or ())
+    chosen = {role: variables[f"{role}_column"][0].rpartition(".")[2] for role in ("prompt", "output_tokens")
+              if f"{role}_column" in variables}  # fmt: skip
+    if entry is not None and (prefix := first_of(SYSTEM, has)):
+        reading.lacks.append(
+            Lack(f"--data {name}", "changes", f"its column {prefix} is a system prompt, not sent here")
+        )
+    if entry is not None and "prompt" not in chosen:
+        found = first_of(PROMPT, has)
+        if not found:
+            why = f"no column is known to have prompts, of {', '.join(has) or 'none'}; add --data-column-mapper"
+            reading.lacks.append(Lack(f"--data {name}", "changes", why))
+            return
+        if len([each for each in has if re.sub(r"[-_]\d+$", "", each) == re.sub(r"[-_]\d+$", "", found)]) > 1:
+            why = (
+                "each row is a conversation; give JSON lines with session to fastllmload --workload custom --turns all"
+            )
+            reading.lacks.append(Lack(f"--data {name}", "changes", why))
+        chosen["prompt"] = found
+    if entry is not None and "output_tokens" not in chosen and (length := first_of(LENGTH, has)):
+        chosen["output_tokens"] = length
+    if "output_tokens" in chosen:
+        variables["data_lengths"] = ["true"]
+    if chosen:
+        variables["data_columns"] = [",".join(f"{role}={column}" for role, column in chosen.items())]
+
+
+def first_of(names: Iterable[str], has: Iterable[str]) -> str:
+    """The first column of *has* with one of the *names*, in the plural too, and with the number of a turn after it."""
+    known = re.compile(rf"({'|'.join(names)})(es|s)?([-_]\d+)?", re.IGNORECASE)
+    return next((column for column in has if known.fullmatch(column)), "")
+
+
+def first_entry(path: Path, form: str) -> dict[str, Any] | None:
+    """The first entry of a file, by column; None where that cannot be read, which the run reports."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError):
+        return None
+    if form == "csv":
+        return dict.fromkeys(next(csv.reader(io.StringIO(text)), ()))
+    whole = json_value(text) if form == "custom" else None
+    if isinstance(whole, list):
+        whole = whole[0] if whole else None
+    found = whole if isinstance(whole, dict) else json_value(next(iter(text.splitlines()), ""))
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,241 @@
+"""Data sets and programs of other tools: what each becomes, and which file, server or size decides that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from refusals import raises_code
+
+from fastllmload.cli.compat.translate import Translation, translations
+
+VLLM = ("vllm", "bench", "serve", "--model", "m", "--dataset-name")
+SGLANG = ("sglang", "--model", "m", "--dataset-name")
+SHAREGPT = "ShareGPT_V3_unfiltered_cleaned_split.json"
+
+
+def translated(*words: str, server: str | None = None) -> Translation:
+    (found,) = translations(words, {"HF_HOME": "hub-home"}, server)
+    return found
+
+
+def options(*words: str, server: str | None = None) -> dict[str, str]:
+    """Options of our command; a switch has the next option as its value."""
+    (command,) = translated(*words, server=server).commands
+    return {
+        word: command[at + 1] if at + 1 < len(command) else "" for at, word in enumerate(command) if word[:2] == "--"
+    }
+
+
+def changes(*words: str) -> list[str]:
+    return [lack.option for lack in translated(*words).lacks if lack.kind == "changes"]
+
+
+def test_vllms_sonnet_is_a_shared_prefix_and_random_words() -> None:
+    found = options(*VLLM, "sonnet", "--dataset-path", "sonnet.txt", "--sonnet-input-len", "1000")
+    assert (found["--isl"], found["--prefix-len"], found["--osl"]) == (
+        "800",
+        "200",
+        "150",
+    ) and "--no-ignore-eos" in found
+    assert "--prefix-len" not in options(*VLLM, "sonnet", "--sonnet-prefix-len", "0", "--ignore-eos")
+    notes = translated(*VLLM, "sonnet").differs
+    assert any("poem" in line for line in notes) and not any("ratio" in line for line in notes)
+
+
+def test_vllms_images_of_one_size() -> None:
+    bucket = ("--random-mm-bucket-config", "{(480, 864, 1): 1.0, (720, 1280, 16): 0.0}")
+    found = options(*VLLM, "random-mm", *bucket, "--random-mm-base-items-per-request", "20", "--random-input-len", "9")
+    assert (found["--image"], found["--isl"], found["--workload"]) == ("864x480:20", "9", "random")
+    limit = ("--random-mm-limit-mm-per-prompt", '{"image": 3, "video": 0}', "--random-mm-base-items-per-request", "5")
+    assert (
+        options(*VLLM, "random-mm", "--random-mm-bucket-config", '{"(32, 64, 1)": 0.5}', *limit)["--image"] == "64x32:3"
+    )
+
+
+def test_vllms_images_of_several_sizes_are_classes_at_a_rate() -> None:
+    (command,) = translated(*VLLM, "random-mm", "--request-rate", "4").commands
+    classes = [command[at + 1] for at, word in enumerate(command) if word == "--class"]
+    assert classes == ["size256x256 share=0.5 image=256x256:1", "size1280x720 share=0.5 image=1280x720:1"]
+    assert changes(*VLLM, "random-mm") == ["--dataset-name random-mm"]
+    rate = (*VLLM, "random-mm", "--request-rate", "4")
+    assert (
+        len(changes(*rate, "--random-mm-base-items-per-request", "2", "--random-mm-num-mm-items-range-ratio", "0.5"))
+        == 2
+    )
+    assert len(changes(*rate, "--random-mm-bucket-config", "{(32, 32, 8): 1.0}")) == 1
+    for option, value, code in (
+        ("--random-mm-bucket-config", "{}", "value-invalid"),
+        ("--random-mm-base-items-per-request", "x", "count-invalid"),
+    ):
+        with raises_code(code, option, value):
+            translated(*rate, option, value)
+
+
+def test_a_trace_of_vllm_has_its_own_instants() -> None:
+    words = (*VLLM, "timed_trace", "--dataset-path", "mooncake.jsonl", "--max-concurrency", "7")
+    units = ("--timed-trace-chunk-hash-size", "512", "--timed-trace-sec-multiplier", "0.001")
+    found = options(*words, *units)
+    assert (found["--workload"], found["--max-concurrency"]) == ("mooncake", "7")
+    assert not found.keys() & {"--rate", "--concurrency"} and changes(*words, *units) == []
+    assert changes(*words) == ["--timed-trace-chunk-hash-size 16", "--timed-trace-sec-multiplier 1"]
+    assert "--no-self-timed" in changes(*words, *units, "--no-self-timed")
+
+
+def test_numbers_of_entries_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """-1 is all of them, and --no-oversample at most all."""
+    monkeypatch.chdir(tmp_path)
+    Path("data.jsonl").write_text('{"prompt": "a"}\n\n{"prompt": "b"}\n')
+    Path(SHAREGPT).write_text("[{}, {}, {}]")
+    rows = [{"category": "qa" if n % 3 else "math", "turns": ["a"]} for n in range(9)]
+    Path("question.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    custom = (*VLLM, "custom", "--dataset-path", "data.jsonl")
+    assert options(*custom, "--num-prompts", "-1")["--num-requests"] == "2"
+    assert options(*custom, "--no-oversample")["--num-requests"] == "2"
+    assert options(*custom, "--num-prompts", "1", "--no-oversample")["--num-requests"] == "1"
+    assert "--osl" not in options(*custom, "--custom-output-len", "-1")
+    assert options(*VLLM, "sharegpt", "--dataset-path", SHAREGPT, "--num-prompts", "-1")["--num-requests"] == "3"
+    spec = (
+        *VLLM,
+        "spec_bench",
+        "--dataset-path",
+        "question.jsonl",
+        "--num-prompts",
+        "-1",
+        "--spec-bench-category",
+        "qa",
+    )
+    found = options(*spec)
+    assert (found["--workload"], found["--num-requests"], found["--dataset-class"]) == ("hf", "6", "qa")
+    assert (found["--dataset-column"], found["--osl"]) == ("class=category", "256")
+    assert changes(*VLLM, "custom", "--dataset-path", "absent.jsonl", "--num-prompts", "-1") == ["--num-prompts -1"]
+
+
+def test_prefixes_of_vllm_come_equally_often() -> None:
+    words = (*VLLM, "prefix_repetition", "--num-prompts", "107", "--prefix-repetition-num-prefixes", "10")
+    assert options(*words)["--num-requests"] == "100"
+
+
+def test_rows_of_burstgpt_that_vllm_leaves_out(tmp_path: Path) -> None:
+    file = tmp_path / "b.csv"
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    file.write_text(f"{head}5,GPT-4,10,20,30,API log\n")
+    assert changes(*VLLM, "burstgpt", "--dataset-path", str(file)) == []
+    file.write_text(f"{head}5,GPT-4,10,20,30,API log\n6,ChatGPT,10,20,30,API log\n")
+    assert changes(*VLLM, "burstgpt", "--dataset-path", str(file)) == [f"--dataset-path {file}"]
+
+
+def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
+    words = ("sglang", "--model", "m")
+    assert changes(*words) == ["--dataset-name sharegpt"]
+    assert any(SHAREGPT in lack.why for lack in translated(*words).lacks)
+    snapshot = Path("hub-home/hub/datasets--anon8231489123--ShareGPT_Vicuna_unfiltered/snapshots/1")
+    for folder in (snapshot, tmp_path / "temporary", Path()):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SHAREGPT).write_text("[]")
+        assert Path(options(*words)["--dataset-path"]) == folder / SHAREGPT
+    trace = ("--mooncake-workload", "toolagent", "--max-concurrency", "8")
+    assert changes(*SGLANG, "mooncake", *trace) == ["--dataset-name mooncake"]
+    Path("toolagent_trace.jsonl").write_text("{}\n")
+    found = options(*SGLANG, "mooncake", *trace)
+    assert (found["--dataset-path"], found["--max-concurrency"]) == ("toolagent_trace.jsonl", "8")
+    assert not found.keys() & {"--rate", "--concurrency"}
+
+
+BATCH = (
+    "python3",
+    "-m",
+    "sglang.bench_one_batch_server",
+    "--model",
+    "None",
+    "--base-url",
+    "http://h:1",
+    "--batch-size",
+)
+
+
+def test_batches_of_sglang_are_sent_at_once() -> None:
+    found = options(*BATCH, "16", "--input-len", "100", "--output-len", "9", "--skip-warmup", "--tp", "8")
+    assert (found["--rate"], found["--num-requests"], found["--isl"], found["--osl"]) == ("inf", "16", "100", "9")
+    assert (found["--warmup"], found["--temperature"]) == ("0", "0") and "--model" not in found
+    assert options(*BATCH, "1", "16")["--vary"] == "num-requests=1;16"
+    several = translated(*BATCH, "1", "2", "--input-len", "100", "200").commands
+    assert [(one[one.index("--num-requests") + 1], one[one.index("--isl") + 1]) for one in several] == [
+        ("1", "100"), ("1", "200"), ("2", "100"), ("2", "200")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "load", "temperature"),
+    [
+        (("vllm", "bench", "throughput", "--num-prompts", "7", "--input-len", "5", "--output-len", "3"), "--rate", "1"),
+        (("benchmark_latency.py", "--batch-size", "4", "--num-iters", "5"), "--concurrency", "1"),
+        (("sglang.bench_offline_throughput", "--dataset-name", "random", "--num-prompts", "9"), "--rate", "0"),
+    ],
+)  # fmt: skip
+def test_programs_without_a_server_run_against_one_that_is_named(
+    words: tuple[str, ...], load: str, temperature: str
+) -> None:
+    """Options of the engine are ignored, and answers have their full length."""
+    with raises_code("compat-load-differs", "--url"):
+        translated(*words)
+    found = options(*words, "--model", "m", "--gpu-memory-utilization", "0.9", server="http://h:1")
+    assert found["--url"] == "http://h:1" and load in found and "--no-ignore-eos" not in found
+    assert found.get("--temperature", "0") == temperature
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("trtllm-bench", "--model", "m", "throughput"), ("python", "llm_correctness.py"), ("vllm", "bench", "startup"),
+     ("vllm", "bench", "sweep", "serve"), ("python", "-m", "sglang.bench_one_batch", "--model", "m")],
+)  # fmt: skip
+def test_programs_that_send_no_load(words: tuple[str, ...]) -> None:
+    with raises_code("compat-load-differs", words[-1] if words[-1].endswith(".py") else ""):
+        translated(*words)
+
+
+def test_the_ratio_of_inferencex_is_the_shortest_length() -> None:
+    words = ("python3", "bench_serving/benchmark_serving.py", "--model", "m", "--random-input-len", "100")
+    assert options(*words, "--random-range-ratio", "0.8")["--isl"] == "uniform:80,100"
+    assert options(*words)["--isl"] == "100"
+    old = options("python3", "benchmarks/benchmark_serving.py", "--model", "m", "--random-range-ratio", "1")
+    assert old["--isl"] == "1024" and "--random-range-ratio" not in old
+
+
+LLMPERF = ("token_benchmark_ray.py", "--llm-api", "litellm", "--model")
+
+
+def test_models_of_litellm() -> None:
+    found = options("TOGETHERAI_API_KEY=k-9", *LLMPERF, "together_ai/org/name")
+    assert (found["--model"], found["--endpoint-type"], found["--api-key"]) == ("org/name", "openai-chat", "k-9")
+    assert "--api-key" not in options("TOGETHERAI_API_KEY=k-9", *LLMPERF, "groq/x")
+    found = options("OPENAI_API_BASE=http://h:1/v1", *LLMPERF, "openai/x")
+    assert (found["--url"], found["--model"]) == ("http://h:1/v1", "x")
+    assert options(*LLMPERF, "anthropic/c")["--endpoint-type"] == "anthropic-messages"
+    for name in ("bedrock/x", "gpt-4"):
+        assert changes(*LLMPERF, name) == ["--llm-api litellm"]
+    plain = (
+        "token_benchmark_ray.py",
+        "--model",
+        "openai/gpt-oss",
+        "--additional-sampling-params",
+        '{"max_tokens": 50}',
+    )
+    found = options(*plain, "--metadata", "a=1,b=2")
+    assert (found["--model"], found["--osl"], found["--metadata"]) == ("openai/gpt-oss", "50", "b=2")
+
+
+def test_notes_are_about_what_is_sent() -> None:
+    def random_words(*words: str) -> bool:
+        return any("random words" in line for line in translated(*words).differs)
+
+    assert random_words(*VLLM, "random") and random_words(*SGLANG, "random")
+    assert not random_words(*VLLM, "custom", "--dataset-path", "x")
+    assert not random_words(*SGLANG, "sharegpt", "--dataset-path", "x")
+
+
+def test_a_path_of_the_api_is_not_written_twice() -> None:
+    words = ("--base-url", "http://h:1/v1", "--endpoint", "/v1/completions")
+    assert options(*VLLM, "random", *words)["--url"] == "http://h:1/v1"
