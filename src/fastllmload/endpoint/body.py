@@ -151,15 +151,18 @@ def settings_object(name: str, length: str, ours: dict[str, Any], extra: dict[st
     return with_extra(ours, asked)
 
 
-def check_lengths(extra: dict[str, Any], own: str, protocol: str) -> None:
-    """InputError when --extra-body sets the output length, which the field *own* carries."""
+def check_lengths(extra: dict[str, Any], own: str, protocol: str, *, required: bool = True) -> None:
+    """InputError when --extra-body sets the output length, which the field *own* carries; null leaves it out where the
+    protocol has it not *required*.
+    """
     for name in LENGTHS:
         if name in extra and name != own:
             raise InputError(
                 "protocol-unsupported",
                 f"--extra-body sets {name!r}, which {protocol} does not support; --osl becomes {own}",
             )
-    if extra.get(own, NUMBER) is not NUMBER:
+    length = extra.get(own, NUMBER)
+    if length is not NUMBER and (required or length is not None):
         raise InputError(
             "extra-body-reserved", f"--extra-body sets {own!r}, which --osl decides for each request; use --osl"
         )

@@ -66,6 +66,14 @@ def test_a_body_of_responses() -> None:
     assert found == {"model": "m", "input": said["input"], "max_output_tokens": 64, "stream": False, "top_p": 1}
 
 
+def test_the_longest_answer_of_responses_may_be_left_out() -> None:
+    found = body(RESPONSES, ignore_eos=False, extra_body='{"max_output_tokens":null}')
+    assert "max_output_tokens" not in found
+    for name, length in ((RESPONSES, "9"), (MESSAGES, "null")):  # --osl has it; Messages need it
+        with raises_code("extra-body-reserved", OSL[name]):
+            body(name, ignore_eos=False, extra_body=f'{{"{OSL[name]}":{length}}}')
+
+
 def test_a_body_of_messages() -> None:
     """There is no ignore_eos, which the report says; the system prompt is in front, where later turns keep it."""
     said = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 64}
@@ -87,7 +95,6 @@ def test_a_body_of_messages() -> None:
     ("extra", "sentence"),
     [
         ('{"LENGTH":5}', ("extra-body-reserved", "--osl")),
-        ('{"LENGTH":null}', ("extra-body-reserved", "--osl")),
         ('{"max_completion_tokens":"{output_tokens}"}', ("protocol-unsupported", "--osl becomes LENGTH")),
         ('{"PROMPT":[]}', ("extra-body-reserved", "--workload")),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from fastllmload.errors import InputError
 
 PAIR_FIELDS = ("isl", "isl_stddev", "osl", "osl_stddev", "prob")
 MOONCAKE = {"input_length", "hash_ids", "text_input"}  # fields of a trace
+NATIVE_LONGEST = "max_new_tokens"  # the same in SGLang's sampling_params
 LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields with the most tokens of an answer
 
 
@@ -67,7 +68,11 @@ def inputs(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values:
         if "length" in entry and name in LONGEST and str(value).isdecimal():
             reading.variables[entry["length"]] = [str(value)]
             continue
-        reading.body[name] = json_value(value) if isinstance(value, str) else value
+        found = json_value(value) if isinstance(value, str) else value
+        if "length" in entry and isinstance(found, dict) and isinstance(found.get(NATIVE_LONGEST), int):
+            found = dict(found)
+            reading.variables[entry["length"]] = [str(found.pop(NATIVE_LONGEST))]
+        reading.body[name] = found
 
 
 def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
@@ -87,7 +92,8 @@ def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
         if "=" not in value and not value.lstrip().startswith("{"):
             reading.variables[prefix] = [value]
             continue
-        found = dict(flattened_pairs(pairs(flag, [value], "=")))
+        open_ended = [name[len(prefix) + 1 : -2] for name in reading.table.get("settings", {}) if name.endswith("_*")]
+        found = dict(flattened_pairs(nested(pairs(flag, [value], "=")).items(), open_ended))
         kind = found.pop("kind", "") if entry.get("by_kind") else ""
         if kind:
             setting(reading, f"{flag} kind={kind}", f"{prefix}_{kind}", [kind])
@@ -96,6 +102,8 @@ def settings(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
             if reading.table.get("settings", {}).get(joint, {}).get("convert") == "buckets":
                 buckets(reading, f"{flag} {name}", one)
                 continue
+            if isinstance(one, dict):  # a field of the body
+                one = json.dumps(one)
             texts = [str(each) for each in one] if isinstance(one, list) else [str(one)]
             setting(reading, f"{flag} {name}", joint, texts)
 
@@ -128,12 +136,29 @@ def setting(reading: ForeignCommand, typed_as: str, name: str, texts: list[str])
         reading.variables[translated.get("as", name)] = texts
 
 
-def flattened_pairs(found: Iterable[tuple[str, Any]], front: str = "") -> Iterator[tuple[str, Any]]:
-    """*found* with names such as `a_b` for what lies in nested objects, and for `a.b`."""
+def nested(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """*found* with an object for the names `a.b` and `a.c`."""
+    tree: dict[str, Any] = {}
     for name, value in found:
-        joint = f"{front}{name.replace('.', '_')}"
-        if isinstance(value, dict):
-            yield from flattened_pairs(value.items(), f"{joint}_")
+        *path, last = name.split(".")
+        place = tree
+        for part in path:
+            inner = place.setdefault(part, {})
+            place = inner if isinstance(inner, dict) else {}
+        place[last] = json_value(value) if path and isinstance(value, str) else value
+    return tree
+
+
+def flattened_pairs(
+    found: Iterable[tuple[str, Any]], open_ended: Collection[str], front: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """*found* with names such as `a_b` for what lies in nested objects; what lies in *open_ended* ones stays as it is."""
+    for name, value in found:
+        joint = f"{front}{name}"
+        if isinstance(value, dict) and joint in open_ended:
+            yield from ((f"{joint}_{inner}", one) for inner, one in value.items())
+        elif isinstance(value, dict):
+            yield from flattened_pairs(value.items(), open_ended, f"{joint}_")
         elif value is not None:
             yield joint, value
 
@@ -237,7 +262,16 @@ def found(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: 
         return
     here = next((place for place in map(Path, places) if place.expanduser().is_file()), None)
     if here is not None:
-        reading.variables[f"{entry['as']}_file"] = [str(here.expanduser())]
+        reading.variables.setdefault(entry["file_as"], [str(here.expanduser())])
+
+
+def find_default(reading: ForeignCommand) -> None:
+    """Look for the file of the data set that is the tool's default, where none is named."""
+    for flag, entry in reading.table["options"].items():
+        if isinstance(entry, dict) and entry.get("convert") == "found" and entry["as"] not in reading.variables:
+            name = reading.table["defaults"].get(entry["as"])
+            if name is not None:
+                found(reading, flag, entry, [name])
 
 
 def swept(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

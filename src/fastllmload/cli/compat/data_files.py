@@ -30,7 +30,7 @@ def choose(reading: ForeignCommand) -> None:
     if not name:
         return
     if not form:
-        why = "it is no file of this host and no name of a data set; give its text, CSV or JSON as a file"
+        why = "it is neither a file of this host nor the name of a data set; give its text, CSV or JSON as a file"
         reading.lacks.append(Lack(f"--data {name}", "changes", why))
         return
     entry = first_entry(Path(name), form)

@@ -1,10 +1,11 @@
-"""Images of vLLM's data set `random-mm`: sizes with their shares, and how many a request has."""
+"""Images that vLLM's `random-mm` and SGLang's `image` draw: sizes with their shares, and how many a request has."""
 
 from __future__ import annotations
 
 import re
 
 from fastllmload.cli.compat.converters import json_value
+from fastllmload.cli.compat.fetched import one
 from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
 from fastllmload.errors import InputError
 
@@ -16,11 +17,12 @@ SET_NAME = "random-mm"
 
 
 def arrange(reading: ForeignCommand) -> None:
-    """Set the variable `image` where all images have one size; of several sizes each is a class, if a request has one image.
-
-    InputError for shares that cannot be read.
+    """Set the variable `image` where all images have one size; of several sizes each is a class, if a request has one image,
+    and so is each of several numbers of images. InputError for shares that cannot be read.
     """
     variables = reading.variables
+    if "images_drawn" in variables:
+        drawn_numbers(reading)
     if variables.get("dataset") != [SET_NAME]:
         return
     text = variables.get("mm_buckets", [USUAL])[0]
@@ -41,17 +43,32 @@ def arrange(reading: ForeignCommand) -> None:
         lack(reading, f"--random-mm-bucket-config {text}", "videos are not sent")
     elif len(found) == 1 and count > 0:
         variables["image"] = [f"{found[0][1]}x{found[0][0]}:{count}"]
-    elif count == 1 and ("ramp" in variables or variables.get("rate", ["inf"]) == ["inf"]):
-        lack(reading, f"--dataset-name {SET_NAME}", "images of several sizes need a --request-rate; give one size, as "
-             "--random-mm-bucket-config '{(HEIGHT, WIDTH, 1): 1.0}'")  # fmt: skip
-    elif count == 1:
+    elif count == 1 and at_a_rate(reading, f"--dataset-name {SET_NAME}", "sizes"):
         total = sum(share for *_, share in found)
         for height, width, _, share in found:
-            reading.written.append(
-                ("--class", f"size{width}x{height} share={share / total:.9g} image={width}x{height}:1")
-            )
+            text = f"size{width}x{height} share={share / total:.9g} image={width}x{height}:1"
+            reading.written.append(("--class", text))
     elif count > 1:
         lack(reading, f"--random-mm-bucket-config {text}", "several images of a request have one size")
+
+
+def drawn_numbers(reading: ForeignCommand) -> None:
+    """SGLang's 1 to --image-count images a request, equally likely: a class of each number."""
+    most = one(reading, "images")
+    if not most.isdecimal() or int(most) < 1:
+        raise InputError("count-invalid", f"--image-count {most!r} is not a number of images")
+    if at_a_rate(reading, "--random-image-count", "numbers"):
+        size = f"{one(reading, 'image_width')}x{one(reading, 'image_height')}"
+        for number in range(1, int(most) + 1):
+            reading.written.append(("--class", f"images{number} share={1 / int(most):.9g} image={size}:{number}"))
+
+
+def at_a_rate(reading: ForeignCommand, option: str, what: str) -> bool:
+    """Whether requests have a rate that classes can be parts of; else *option* is noted as without a counterpart."""
+    found = "ramp" not in reading.variables and reading.variables.get("rate", ["inf"]) != ["inf"]
+    if not found:
+        lack(reading, option, f"images of several {what} need a --request-rate; ask for one, or add --request-rate")
+    return found
 
 
 def items(reading: ForeignCommand) -> int:

@@ -24,6 +24,7 @@ LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\b(.*)", re.DOTALL)
 BRANCHES = ("if", "while", "until", "case", "function", "select")
 RANGE = re.compile(r"\{(-?\d+)\.\.(-?\d+)\}")
 SEQUENCE = re.compile(r"seq\s+(-?\d+)(?:\s+(-?\d+))?(?:\s+(-?\d+))?\s*")
+DATE = re.compile(r"date\s+[\"']?\+([^\"'$`]+)[\"']?")
 VALUE = re.compile(
     r"\$\(\((?P<sum>[^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\((?P<run>[^()]*)\)"
     r"|\$\{(?P<name>\w+)(?:\[[@*]\])?(?::?-(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"
@@ -105,7 +106,7 @@ class Script:
         return [part for word in split(self.substituted(ranges)) for part in word.split()]
 
     def substituted(self, text: str) -> str:
-        """*text* with the values of variables that it has set, of sums and of `seq` and `date +%s`, still quoted."""
+        """*text* with the values of variables that it has set, of sums and of `seq` and `date`, still quoted."""
         found, quote, place = [], "", 0
         while place < len(text):
             mark = text[place]
@@ -133,8 +134,8 @@ class Script:
         if found["sum"] is not None:
             return [self.sum(found["sum"])]
         if found["run"] is not None:
-            if found["run"].split() == ["date", "+%s"]:
-                return [str(int(time.time()))]
+            if moment := DATE.fullmatch(found["run"].strip()):
+                return [time.strftime(moment[1].replace("%s", str(int(time.time()))))]
             if numbers := SEQUENCE.fullmatch(self.substituted(found["run"]).strip()):
                 given = [int(each) for each in numbers.groups() if each is not None]
                 start, step, stop = (given[0] if given[1:] else 1, given[1] if given[2:] else 1, given[-1])

@@ -15,7 +15,6 @@ from typing import Any
 from fastllmload.cli.compat import converters, data_files, images, models
 from fastllmload.cli.compat.config_files import words_of_files
 from fastllmload.cli.compat.converters import json_value
-from fastllmload.cli.compat.local_copies import find_file
 from fastllmload.cli.compat.environment import (
     OFF,
     TypedCommand,
@@ -30,6 +29,7 @@ from fastllmload.cli.compat.environment import (
     unknown,
 )
 from fastllmload.cli.compat.expressions import filled, known, used_in
+from fastllmload.cli.compat.fetched import find_file
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
 from fastllmload.cli.compat.shell import commands_in
 from fastllmload.errors import InputError
@@ -69,7 +69,7 @@ def tool_table(name: str) -> dict[str, Any]:
     joined = {key: {**base.get(key, {}), **table.get(key, {})} for key in keys}
     lists = {key: [*table.get(key, ()), *base.get(key, ())] for key in ("write", "lack")}
     named = {key: by_name(joined[key]) for key in ("environment", "options")}
-    own = {key: table.get(key, {}) for key in ("refused", "words")}
+    own = {key: table.get(key, {}) for key in ("refused",)}
     return {**base, **table, **joined, **lists, **named, **own}
 
 
@@ -115,10 +115,11 @@ def translate(
             f"{table['starts'][0]} ...",
         )
     models.weigh(reading)
-    images.arrange(reading)
-    find_file(reading, environment)
+    converters.find_default(reading)
     if table.get("finds_data"):
         data_files.choose(reading)
+    images.arrange(reading)
+    find_file(reading, environment)
     runs = expanded(reading)
     commands = [written(reading, variables) for variables in runs]
     return Translation(
@@ -202,8 +203,9 @@ def read_options(reading: ForeignCommand, words: list[str]) -> None:
                 reading.given.add(positional)
                 take(reading, positional, reading.table["options"][positional], bare)
                 continue
-            meant = reading.table.get("words", {}).get(" ".join(bare))
-            reading.lack(" ".join(bare), meant or {"changes": f"it belongs to no option of {reading.table['title']}"})
+            reading.lacks.append(
+                Lack(" ".join(bare), "changes", f"it belongs to no option of {reading.table['title']}")
+            )
             continue
         flag, equals, value = word.partition("=")
         if flag in ("-h", "--help"):
@@ -252,7 +254,9 @@ def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
     kept = []
     for value in values:
         translated = meanings.get(value, value)
-        if not isinstance(translated, dict):
+        if isinstance(translated, dict) and "sets" in translated:
+            reading.variables |= {name: [str(text)] for name, text in translated["sets"].items()}
+        elif not isinstance(translated, dict):
             kept.append(translated.lstrip(entry.get("strip", "")) + entry.get("suffix", ""))
         else:
             reading.lack(f"{flag} {value}", translated)
@@ -301,8 +305,8 @@ CONVERTERS = {
     "headers": converters.headers, "objectives": converters.objectives, "inputs": converters.inputs,
     "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
     "override": converters.override, "prompts": converters.prompts, "range": converters.rates,
-    "pairs": converters.length_pairs, "found": converters.found, "swept": converters.swept, "template": converters.template,
-    "models": models.named, "split": models.split, "provider": models.provider,
+    "pairs": converters.length_pairs, "found": converters.found, "swept": converters.swept,
+    "template": converters.template, "models": models.named, "split": models.split, "provider": models.provider,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ OVER_WEBSOCKET = "openai-responses-ws"
 
 
 def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
-    check_lengths(extra, "max_output_tokens", NAME)
+    check_lengths(extra, "max_output_tokens", NAME, required=False)
     fields: dict[str, Any] = {"max_output_tokens": NUMBER}
     if workload.ignore_eos:
         fields["ignore_eos"] = True

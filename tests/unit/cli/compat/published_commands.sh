@@ -207,7 +207,7 @@ evalscope perf --parallel 2 --number 10 --model text-embedding-v4 --url https://
 evalscope perf --url http://127.0.0.1:8000/v1/completions --model qwen2.5 --api openai --dataset random --open-loop \
   --rate 5 10 20 --number 50 100 200 --max-tokens 64 --min-prompt-length 128 --max-prompt-length 128 --stream
 
-#! --dataset
+#! --min-prompt-length
 evalscope perf --url 'http://127.0.0.1:8000/v1/chat/completions' --parallel 2 --model 'qwen2.5' --log-every-n-query 10 \
   --read-timeout 120 --connect-timeout 120 --number 20 --max-prompt-length 128000 --min-prompt-length 128 --api openai \
   --temperature 0.7 --max-tokens 1024 --stop '<|im_end|>' --dataset openqa --stream
@@ -225,6 +225,207 @@ inference-perf --server.base_url http://0.0.0.0:8000 --server.model_name m --api
   --data.type random --data.input_distribution.min 10 --data.input_distribution.max 100 --data.input_distribution.mean 50 \
   --data.input_distribution.std_dev 10 --data.output_distribution.mean 50 --load.type concurrent \
   --load.stages '[{"num_requests": 40, "concurrency_level": 4}]'
+
+# More of GuideLLM, AIPerf, GenAI-Perf, evalscope and inference-perf
+uvx --from guidellm==0.6.0 guidellm benchmark --target http://127.0.0.1:8000 --model Qwen/Qwen3-8B --profile \
+  concurrent --rate 16 --max-seconds 120 --data prompt_tokens=512,output_tokens=128 --data-samples 256 --output-path \
+  out/c16/benchmarks.json
+
+python3 -m guidellm benchmark --target http://localhost:8000/v1 --rate-type constant --rate 5 --max-requests 100 \
+  --data "prompt_tokens=128,output_tokens=64" --output r.json 2>&1 | tee /tmp/guidellm_output.log
+
+podman run --rm -it -v "./results:/results:rw" -e \
+  GUIDELLM__SPEC__BACKEND='{"kind": "openai_http", "target": "http://localhost:8000"}' -e \
+  GUIDELLM__SPEC__PROFILE='{"kind": "sweep"}' -e GUIDELLM__SPEC__CONSTRAINTS='[{"kind": "max_duration", "seconds": 30}]' \
+  -e GUIDELLM__SPEC__DATA='[{"kind": "synthetic_text", "prompt_tokens": 256, "output_tokens": 128}]' \
+  ghcr.io/vllm-project/guidellm:latest
+
+guidellm benchmark --target http://h:8000 --model m --data "prompt_tokens=512,output_tokens=256" --rate-type \
+  concurrent --rate 1,2,4,8 --max-seconds 300 --output-dir /results --outputs json,html
+
+python -m guidellm benchmark run --target "http://127.0.0.1:8000" --backend-type openai_http --model "Qwen2.5-0.5B" \
+  --processor "Qwen/Qwen2.5-0.5B-Instruct" --processor-args '{"trust_remote_code": true}' --data \
+  "prompt_tokens=256,output_tokens=256" --rate-type concurrent --rate 8 --max-requests 64 --max-seconds 600 \
+  --random-seed 0 --output-path ./r.json
+
+guidellm benchmark --target http://h:1 --model m --processor p --data "prompt_tokens=512,output_tokens=128" \
+  --rate-type concurrent --rate 32 --backend-kwargs '{"timeout":100000}' --max-seconds 120 --output-dir out --outputs \
+  o.json
+
+guidellm benchmark run --target "https://h/llm-d/m" --rate-type concurrent --rate 8 --max-seconds 120 --random-seed \
+  889 --data '{"prompt_tokens":512,"output_tokens":128,"prefix_tokens":10000,"turns":5,"prefix_count":16}' \
+  --sample-requests 0
+
+guidellm benchmark run --target http://t --model Qwen/Qwen3-4B --data prompts-10.csv --rate-type concurrent --rate 10 \
+  --max-seconds 120 --output-path results-10.json
+
+guidellm benchmark --target "http://i:8000" --rate-type concurrent --rate 128 --max-requests 1330 --max-seconds 600 \
+  --data "prompt_tokens=1000,output_tokens=100" --output-path=out/result.csv
+
+guidellm --target http://localhost:8000/v1 --model Phi-3 --data 'prompt_tokens=128,generated_tokens=128' --data-type \
+  emulated --tokenizer "hf-internal-testing/llama-tokenizer" --max-requests 2 --rate-type concurrent --rate 2
+
+guidellm benchmark --scenario chat --target http://localhost:8000
+
+guidellm benchmark run --target http://t --model m --data prompts.json --rate "1,2" --rate-type constant --max-seconds \
+  30 --max-requests 50 --output-path r.json --disable-console-interactive
+
+guidellm benchmark run --target http://p/v1 --profile concurrent --rate 4 --max-seconds 120 --data \
+  wildchat_guidellm.jsonl --data-column-mapper '{"text_column": "prompt"}' --data-samples 40 --output-dir o --outputs \
+  json --request-type chat_completions --backend-kwargs '{"timeout": 600}' --disable-console-interactive
+
+guidellm benchmark run --target http://h:1 --model m --data "prompt_tokens=512,output_tokens=128" --profile concurrent \
+  --rate 2 --max-requests 10 --random-seed 1 --disable-console --outputs /dev/null 2>/dev/null
+
+guidellm benchmark run --target http://localhost:8000 --api-key sk-test-123 --profile sweep --data \
+  "kind=synthetic_text,prompt_tokens=128,output_tokens=64" --max-requests 10 --outputs "benchmark.json,report.csv"
+
+guidellm benchmark run --target http://t --model s --processor p --random-seed 7 --backend-kwargs \
+  '{"extras": {"body": {"temperature": 0.6}}, "validate_backend": "http://t/v1/models"}' --profile concurrent --rate 8 \
+  --data "prompt_tokens=512,output_tokens=256" --max-seconds 60 --output-path j.json
+
+guidellm run --backend kind=openai_http,target=http://localhost:30080/v1,model=dummy-model --profile \
+  kind=constant,rate=5 --data kind=synthetic_text,prompt_tokens=256,output_tokens=128 --constraint \
+  kind=max_duration,seconds=90 --tokenizer kind=hf_auto,model=openai-community/gpt2 --output kind=json,path=r.json
+
+guidellm run --backend \
+  '{"kind":"openai_http","target":"http://127.0.0.1:30000","model":"moonshotai/Kimi-K3","request_format":"/v1/chat/completions","timeout":100000,"extras":{"body":{"reasoning_effort":"max","temperature":1.0,"top_p":0.95}}}' \
+  --tokenizer '{"kind":"huggingface_auto","model":"moonshotai/Kimi-K3","load_kwargs":{"trust_remote_code":true}}' --data \
+  'kind=synthetic_text,prompt_tokens=8000,output_tokens=1000' --profile 'kind=concurrent,warmup=0.1,cooldown=0.1' \
+  --override profile.streams '1,4,16' --constraint 'kind=max_duration,seconds=150' --constraint \
+  'kind=max_errors,count=10'
+
+guidellm run --backend kind=openai_http,target=https://api.example.com/v1,api_key=sk-te --profile \
+  kind=sweep,sweep_size=8 --constraint kind=max_duration,seconds=30 --data \
+  kind=synthetic_text,prompt_tokens=256,output_tokens=128 --output kind=html,path=a.html --output kind=json,path=a.json
+
+guidellm run --backend \
+  '{"kind":"openai_http","target":"http://t","model":"m","stream":true,"timeout":600,"validate_backend":false}' \
+  --profile '{"kind":"poisson","max_concurrency":512}' --override profile.rate "1,2,4" --metrics \
+  '{"kind":"generative","sample_size":100}' --seed '{"kind":"static","value":20260919}' --data \
+  '{"kind":"synthetic_text","prompt_tokens":512,"output_tokens":128}' --tokenizer \
+  '{"kind":"huggingface_auto","model":"m"}' --constraint '{"kind":"max_duration","seconds":60}'
+
+GUIDELLM__NUM_SWEEP_PROFILES=3 GUIDELLM__MAX_CONCURRENCY=128 GUIDELLM__REQUEST_TIMEOUT=60 guidellm benchmark --target \
+  "http://localhost:8080/v1" --model m --max-seconds 120 --rate-type sweep --data \
+  "prompt_tokens=1500,prompt_tokens_variance=150,output_tokens=250,output_tokens_variance=20" --output-path o.json
+
+guidellm benchmark run --target "http://t" --model "m" --data "prompt_tokens=128,output_tokens=64" --max-requests \
+  10000 --max-seconds "60" --output-path "o/s.json"
+
+guidellm benchmark run --target "http://t" --model "m" --processor "m" --profile concurrent --rate "1" --max-seconds \
+  60 --warmup 5 --random-seed 20260416 --data \
+  'prompt_tokens=512,prompt_tokens_stdev=1,prompt_tokens_min=512,prompt_tokens_max=512,output_tokens=128,output_tokens_stdev=1,output_tokens_min=128,output_tokens_max=128' \
+  --output-dir "o" --backend openai_http --backend-kwargs \
+  '{"validate_backend": "/v1/models", "request_format": "/v1/completions"}'
+
+GUIDELLM__MP_CONTEXT_TYPE=forkserver guidellm benchmark run --target http://localhost:8000 --model Qwen/Qwen3-4B \
+  --processor Qwen/Qwen3-4B --profile sweep --data prompt_tokens=4096,output_tokens=256 --max-seconds 60 --random-seed \
+  20260416 --output-dir o --backend openai_http --backend-kwargs \
+  '{"validate_backend": "/v1/models", "request_format": "/v1/completions"}' --disable-console-interactive --outputs json \
+  --outputs csv --outputs html
+
+bash -c \
+  "nohup guidellm benchmark run --data '{\"prompt_tokens\":1000,\"output_tokens\":100}' --profile throughput --rate '32' --backend openai_http --target 'http://t' --random-seed '1' --max-seconds '60' --sample-requests 0 --output-dir /models --outputs 'o.json' > /tmp/log 2>&1 &"
+
+timeout 100 uv run --project "r" guidellm benchmark run --target "http://t" --model "s" --processor "p" --random-seed \
+  "1" --backend-kwargs "{\"extras\": {\"body\": {\"temperature\": 0.7}}, \"validate_backend\": \"http://t/v1/models\"}" \
+  --profile concurrent --rate "4" --data "prompt_tokens=512,output_tokens=256" --max-seconds "60" --output-path "j"
+
+guidellm benchmark run --target "http://t" --model "m" --rate-type sweep --max-seconds 30 --data \
+  "prompt_tokens=128,output_tokens=128" --output-path "./n.json"
+
+guidellm --target http://localhost:8000 --model M --data-type emulated --data "prompt_tokens=512,generated_tokens=128" \
+  --rate-type sweep --max-seconds 300 --output-path t.json
+
+docker run --rm -it -v "./data/guidellm:/results:rw" -e GUIDELLM_TARGET=http://localhost:8000 -e \
+  GUIDELLM_MODEL=Qwen/Qwen3-30B-A3B -e GUIDELLM_PROCESSOR=Qwen/Qwen3-30B-A3B -e GUIDELLM_RANDOM_SEED=2025 -e \
+  GUIDELLM_RATE_TYPE=concurrent -e GUIDELLM_RATE=1,3,5,8 -e GUIDELLM_MAX_SECONDS=300 -e \
+  GUIDELLM_DATA="prompt_tokens=4096,output_tokens=512" -e GUIDELLM__PREFERRED_ROUTE="chat_completions" -e \
+  GUIDELLM__REQUEST_HTTP2=0 ghcr.io/vllm-project/guidellm:latest -- \
+  --backend-args='{"extra_body":{"chat_template_kwargs":{"enable_thinking":false}}}'
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000 --profile kind=throughput --constraint \
+  kind=max_requests,count=1000 --data kind=json_file,path=prompts.json --data-column-mapper \
+  '{"kind":"generative_column_mapper","column_mappings":{"text_column":"prompt"}}'
+
+aiperf profile --model OpenVINO/Qwen --tokenizer Qwen/Qwen3 --url "http://h:8000" --endpoint /v3/chat/completions \
+  --endpoint-type chat --streaming --api-key "k" --synthetic-input-tokens-mean 512 --output-tokens-mean 256 \
+  --extra-inputs ignore_eos:true --use-server-token-count --concurrency "4" --request-count 9 --warmup-request-count 1 \
+  --artifact-dir "aiperf-c4"
+
+aiperf profile --model moonshotai/Kimi-K2.5 --url "http://h:1" --endpoint-type chat --streaming --tokenizer \
+  moonshotai/Kimi-K2.5 --tokenizer-trust-remote-code --synthetic-input-tokens-mean 1024 --synthetic-input-tokens-stddev \
+  0 --output-tokens-mean 8192 --output-tokens-stddev 0 --num-prompts 1536 --num-requests 1536 --concurrency 512 \
+  --artifact-dir "a" --ui simple
+
+aiperf profile --model Qwen/Qwen3-32B --url localhost:8000 --streaming --input-file sinusoidal.jsonl \
+  --custom-dataset-type mooncake_trace --goodput "time_to_first_token:500 inter_token_latency:50"
+
+aiperf profile --url http://l:8000 --model glm-52 --endpoint-type chat --streaming --request-rate 2 \
+  --request-rate-mode constant --concurrency 4 --request-count 8 --isl 3500 --isl-stddev 0 --osl 1500 --osl-stddev 0 \
+  --num-profile-runs 3 --profile-run-cooldown-seconds 30 --use-server-token-count --random-seed 42 \
+  --request-timeout-seconds 1800 --output-artifact-dir ./reports --export-level records --ui-type none
+
+aiperf profile -m nvidia/Qwen3.6 --tokenizer nvidia/Qwen3.6 --input-file texts.jsonl --custom-dataset-type \
+  mooncake_trace --num-requests 3541 --url http://f:8000 --endpoint-type chat --streaming --use-server-token-count \
+  --extra-inputs ignore_eos:true --concurrency 32 --workers-max 32 --random-seed 42 --ui none \
+  --tokenizer-trust-remote-code --request-timeout-seconds 1200
+
+aiperf profile claude-opus-4-6,claude-haiku-4-5 --url localhost:8080 --endpoint-type anthropic-messages --input-file \
+  mooncake.jsonl --custom-dataset-type conflux --fixed-schedule --fixed-schedule-auto-offset --streaming --tokenizer \
+  gpt2
+
+AIPERF_HTTP_CONNECTION_LIMIT=200 aiperf profile -m Qwen/Qwen3-32B --tokenizer Qwen/Qwen3-32B --input-file \
+  mooncake.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --url http://h:8000 --streaming --random-seed 42 \
+  --workers-max 200 --request-timeout-seconds 1000 --profile-export-level records --record-processors 8 --artifact-dir \
+  /tmp/a --goodput "time_to_first_token:5000 inter_token_latency:100"
+
+aiperf profile --model m --tokenizer t --endpoint-type chat --endpoint v1/chat/completions --streaming --url \
+  http://localhost:8888 --input-file mooncake.jsonl --custom-dataset-type mooncake_trace --fixed-schedule-auto-offset \
+  --random-seed 1 --artifact-dir a -v -H "Authorization: Bearer NOT USED" -H "Accept: text/event-stream"
+
+genai-perf profile -m gpt2 --endpoint-type chat --url http://localhost:8000 --server-metrics-url \
+  http://localhost:9400/metrics --synthetic-input-tokens-mean 100 --synthetic-input-tokens-stddev 20 \
+  --output-tokens-mean 50 --output-tokens-stddev 15 --streaming --concurrency 1 -v
+
+genai-perf --endpoint http://localhost:8000/v1/chat/completions --model llama-3.1-8b --streaming --concurrency 10 \
+  --num-requests 100
+
+genai-perf -m gpt2 --service-kind triton --backend trtllm --prompt-source synthetic --num-prompts 100 --random-seed \
+  123 --synthetic-input-tokens-mean 200 --synthetic-input-tokens-stddev 0 --streaming --output-tokens-mean 100 \
+  --output-tokens-stddev 0 --output-tokens-mean-deterministic --tokenizer t --concurrency 1 --measurement-interval 4000 \
+  --profile-export-file p.json --url localhost:8001
+
+genai-perf profile -m m --endpoint-type chat --service-kind openai --num-sessions 10 --session-concurrency 5 \
+  --session-turns-mean 2 --session-turns-stddev 0 --session-turn-delay-mean 1000 --session-turn-delay-stddev 5 \
+  --synthetic-input-tokens-mean 50 --output-tokens-mean 50 --num-prefix-prompts 3 --prefix-prompt-length 15
+
+genai-perf profile -m m --artifact-dir /a --concurrency 5 --measurement-interval 30000 --stability-percentage 10 \
+  --endpoint-type chat --streaming -u inference-server:8000 --synthetic-input-tokens-mean 200 \
+  --synthetic-input-tokens-stddev 0 --output-tokens-mean 100 --extra-inputs max_tokens:100 --extra-inputs min_tokens:100 \
+  --extra-inputs ignore_eos:true --profile-export-file x.json
+
+genai-perf analyze -m m --service-kind openai --endpoint-type chat --streaming --sweep-type concurrency --sweep-range \
+  1:64 --url h:1 --request-count 10
+
+evalscope perf --parallel 1 --number 4 --model m --url http://h:1/v1/chat/completions --api openai --warmup-num 2 \
+  --dataset random --max-tokens 1024 --min-tokens 1024 --prefix-length 0 --min-prompt-length 20000 --max-prompt-length \
+  20000 --tokenizer-path t --output-dir o --extra-args '{"ignore_eos": true}'
+
+evalscope perf --url http://localhost:8887/v1/chat/completions --model qwen3-0.6b --api openai --parallel 20 --number \
+  200 --dataset random --min-prompt-length 512 --max-prompt-length 512 --min-tokens 512 --max-tokens 512 --stream \
+  --extra-args '{"ignore_eos":true,"enable_thinking":false}' --outputs-dir o --no-timestamp --tokenizer-path p
+
+evalscope perf --api openai --url http://host:8000/v1/chat/completions -n 500 --parallel 16
+
+python3 -m evalscope.perf.main --url "http://localhost:8010/v1/chat/completions" --model qwen_mm --api openai \
+  --dataset random_vl --parallel 16 --number 100 --min-prompt-length 512 --max-prompt-length 512 --image-width 512 \
+  --image-height 512 --image-format RGB --image-num 1 --max-tokens 256 --min-tokens 256 --temperature 0.0 \
+  --tokenizer-path /data/m --extra-args '{"ignore_eos": true}' --log-every-n-query 10 --read-timeout 120 --name \
+  caseA_mm_image
+
+inference-perf --config_file sp.yml
 
 # LLMPerf
 OPENAI_API_KEY=secret_abcdefg OPENAI_API_BASE="http://localhost:8080/v1" python token_benchmark_ray.py \
@@ -349,7 +550,6 @@ aiperf profile --model m --url http://a:8000 http://b:8000 --endpoint-type chat 
 aiperf profile --model m --url localhost:8000 --endpoint-type chat --image-width-mean 512 --image-height-mean 512 \
   --synthetic-input-tokens-mean 100 --streaming --request-count 20 --concurrency 4
 
-#! --endpoint-type
 aiperf profile --model m --url localhost:8000 --endpoint-type responses --streaming --concurrency 4 --request-count 20
 
 aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --concurrency 8 --request-count 50 \

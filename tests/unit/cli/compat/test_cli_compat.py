@@ -37,6 +37,27 @@ FILES = {
     "tokens.jsonl": '{"prompt": "Why?", "output_tokens": 9}\n{"prompt": "How?", "output_tokens": 7}\n',
     "open_qa.jsonl": '{"question": "Why?", "human_answers": ["So."]}\n{"question": "How?", "human_answers": []}\n',
     "prompts.txt": "Why?\nWhere to?\n",
+    "prompts-10.csv": "prompt,output_tokens_count\nWhy?,20\nHow?,30\n",
+    "prompts.json": '[{"prompt": "Why?"}, {"prompt": "How?"}]',
+    "wildchat_guidellm.jsonl": '{"prompt": "Why?", "language": "English"}\n{"prompt": "How?", "language": "English"}\n',
+    "sinusoidal.jsonl": "".join(
+        json.dumps({"timestamp": 500 * n, "input_length": 600, "output_length": 20, "hash_ids": [0, n + 1]}) + "\n"
+        for n in range(9)
+    ),
+    "random.yml": "load: {type: constant, stages: [{rate: 1, duration: 30}]}\napi: completion\n"
+    "server: {type: vllm, model_name: m, base_url: 'http://0.0.0.0:8000', ignore_eos: true}\n"
+    "data: {type: random, input_distribution: {min: 10, max: 100, mean: 50, std: 10, total_count: 100}}\n"
+    "metrics: {type: prometheus, prometheus: {url: 'http://localhost:9090', scrape_interval: 15}}\n",
+    "sp.yml": "load: {type: constant, interval: 15, stages: [{rate: 1, duration: 30}, {rate: 2, duration: 30}]}\n"
+    "api: {type: completion}\nserver: {type: vllm, model_name: m, base_url: 'http://0.0.0.0:8000', ignore_eos: true}\n"
+    "data: {type: shared_prefix, shared_prefix: {num_unique_system_prompts: 10, num_users_per_system_prompt: 10,\n"
+    "  system_prompt_len: 100, question_len: 50, output_len: 50}}\nstorage: {local_storage: {path: /workspace}}\n",
+    "pd.yml": "load:\n  type: constant\n  stages:\n"
+    "  - {rate: 45, duration: 120, num_requests: null, concurrency_level: null}\n"
+    "  num_workers: 45\n  worker_max_concurrency: 100\napi: {type: completion, streaming: true}\n"
+    "server: {type: vllm, model_name: m, base_url: 'http://0.0.0.0:8000', ignore_eos: true}\n"
+    "data:\n  type: random\n  input_distribution: {min: 5000, max: 5000, mean: 5000, std_dev: 0}\n"
+    "  output_distribution: {min: 250, max: 250, mean: 250, std_dev: 0}\n",
     "prompts.jsonl": '{"text": "Why?"}\n{"text": "How?"}\n',
     "lengths.jsonl": '{"text": "Why?", "output_length": 5}\n{"text": "How?", "output_length": 7}\n',
     "texts.jsonl": '{"text_input": "Why?", "output_length": 5}\n{"text_input": "How?", "output_length": 7}\n',
@@ -105,7 +126,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[RunSettings]:
 def test_enough_are_published_and_run() -> None:
     assert len(COMMANDS) >= 47
     assert sum(not refused for _, refused in COMMANDS) / len(COMMANDS) >= 0.9
-    every = [command for command, _ in COMMANDS if "config.yml" not in command]
+    every = [command for command, _ in COMMANDS if ".yml" not in command]
     assert {one.title for command in every for one in translations([command], {}, "http://h:1")} | {
         "inference-perf"
     } == {tool_table(name)["title"] for name in tool_names()}
@@ -585,9 +606,7 @@ def test_files_of_guidellm(
         sent[0].target, model="m"))).requests != 0  # fmt: skip
 
 
-def test_data_of_guidellm_that_is_no_file_of_prompts(
-    sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_data_of_guidellm(sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--data", "org/name", "--data-args", '{"name": "3.0.0", "split": "test"}', "--data-column-mapper")
     workload = settings_of(sent, *GUIDED[:-1], *words, "column_mappings.text_column=article").workload
     assert (workload.name, workload.dataset_path, workload.hf_split, workload.hf_subset) == (
@@ -610,6 +629,27 @@ def test_data_of_guidellm_that_is_no_file_of_prompts(
     for data in ("https://h/rows.parquet", "kind=mooncake,path=mooncake.jsonl", "kind=synthetic_image"):
         assert main(["compat", *GUIDED, data]) == 2
         assert says(capsys.readouterr().err, "compat-load-differs", "--data")
+
+
+def test_fields_of_a_body_stay_as_deep_as_they_were_written(sent: list[RunSettings]) -> None:
+    deep = {"chat_template_kwargs": {"enable_thinking": False}, "top_p": 0.9}
+    for words in (
+        ("--backend-kwargs", json.dumps({"extras": {"body": deep, "headers": {"X-A": "b"}}})),
+        ("--backend-args", json.dumps({"extra_body": deep, "headers": {"X-A": "b"}})),
+        ("--backend", "kind=openai_http,extras.body.chat_template_kwargs.enable_thinking=false,extras.body.top_p=0.9,"
+         "extras.headers.X-A=b"),
+    ):  # fmt: skip
+        settings = settings_of(sent, *GUIDED[:-1], *DATA, *words)
+        assert json.loads(settings.workload.extra_body or "") == deep
+        assert settings.target.headers == (("X-A", "b"),)
+
+
+def test_images_of_guidellm(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    data = "kind=synthetic_image,width=640,height=480,images_per_request=2,text_tokens=30,output_tokens=8"
+    workload = settings_of(sent, *GUIDED, data).workload
+    assert (workload.image, workload.isl, workload.osl) == ((640, 480, 2), "30", "8")
+    assert main(["compat", *GUIDED, "kind=synthetic_image,text_tokens=30"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--data kind=synthetic_image")
 
 
 def test_lengths_of_early_versions_of_guidellm(sent: list[RunSettings]) -> None:
@@ -705,8 +745,12 @@ def test_aiperfs_own_conversations(sent: list[RunSettings], capsys: pytest.Captu
     assert (settings.workload.name, settings.workload.turns, settings.load.num_requests) == ("aiperf", "all", 5)
     assert main(["compat", *AIPERF, "chats.jsonl", "--request-count", "5"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--request-count 5")
-    assert main(["compat", *AIPERF, "prompts.jsonl", "--endpoint-type", "responses"]) == 2
-    assert says(capsys.readouterr().err, "compat-load-differs", "--endpoint-type openai-responses")
+    workload = settings_of(sent, *AIPERF, "prompts.jsonl", "--endpoint-type", "responses").workload
+    assert json.loads(workload.extra_body or "") == {"max_output_tokens": None}
+    assert main(["compat", *AIPERF, "prompts.jsonl", "--endpoint-type", "messages"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--endpoint-type anthropic-messages")
+    target = settings_of(sent, *AIPERF, "prompts.jsonl", "--endpoint-type", "kserve_chat").target
+    assert (target.endpoint_type, target.endpoint_path) == ("openai-chat", "/openai/v1/chat/completions")
     assert main(["compat", *AIPERF, "prompts.jsonl", "--fixed-schedule"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--fixed-schedule")
 

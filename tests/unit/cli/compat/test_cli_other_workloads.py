@@ -73,6 +73,25 @@ def test_vllms_images_of_several_sizes_are_classes_at_a_rate() -> None:
             translated(*rate, option, value)
 
 
+def test_numbers_of_images_that_sglang_draws_are_classes_at_a_rate() -> None:
+    words = (*SGLANG, "image", "--backend", "sglang-oai-chat", "--random-image-count", "--image-count", "2")
+    (command,) = translated(*words, "--image-resolution", "720p", "--request-rate", "10").commands
+    classes = [command[at + 1] for at, word in enumerate(command) if word == "--class"]
+    assert classes == ["images1 share=0.5 image=1280x720:1", "images2 share=0.5 image=1280x720:2"]
+    assert "--image" not in command and changes(*words) == ["--random-image-count"]
+    with raises_code("count-invalid", "'x'"):
+        translated(*words[:-1], "x")
+
+
+def test_turns_and_the_longest_answer_of_sglang() -> None:
+    found = options(*SGLANG, "generated-shared-prefix", "--gsp-num-turns", "5", "--gsp-num-groups", "2")
+    assert (found["--turns"], found["--num-requests"], found["--num-prefixes"]) == ("5", "32", "2")
+    assert "--turns" not in options(*SGLANG, "generated-shared-prefix", "--gsp-num-turns", "1")
+    body = '{"sampling_params": {"max_new_tokens": 3, "temperature": 0.5}}'
+    found = options(*SGLANG, "random", "--extra-request-body", body)
+    assert (found["--osl"], json.loads(found["--extra-body"])) == ("3", {"sampling_params": {"temperature": 0.5}})
+
+
 def test_a_trace_of_vllm_has_its_own_instants() -> None:
     words = (*VLLM, "timed_trace", "--dataset-path", "mooncake.jsonl", "--max-concurrency", "7")
     units = ("--timed-trace-chunk-hash-size", "512", "--timed-trace-sec-multiplier", "0.001")

@@ -55,6 +55,16 @@ def test_variables_reach_the_tool_unless_the_text_has_used_them() -> None:
     assert value_of(found, "--url") == "http://h:1/v1" and value_of(found, "--model") == "m" and not found.lacks
 
 
+def test_dates_of_file_names_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.strftime", lambda form: f"<{form}>")
+    (found,) = translations([f"{BENCH} --save-result --result-filename r_$(date +%Y%m%d).json"], {})
+    assert found.save is not None and found.save["filename"] == "r_<%Y%m%d>.json"
+
+
+def test_a_program_of_unknown_path_is_found_by_its_words() -> None:
+    assert values('"$VLLM" bench serve --model m --dataset-name random --port 9', "--url") == [("http://127.0.0.1:9",)]
+
+
 def test_other_programs_are_named() -> None:
     (found,) = translations([f"set -e\nmkdir -p out\n{BENCH}\nvllm serve m &"], {})
     assert [(lack.option, lack.kind) for lack in found.lacks] == [("set, mkdir, vllm", "cannot")]
