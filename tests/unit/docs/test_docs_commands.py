@@ -65,6 +65,8 @@ FILES = {
         + "\n"
         for k in range(4)
     ),
+    "questions.csv": "question,answer_length\nWhy is the sky blue?,20\n",
+    "rows.json": '[{"instruction": "Name three rivers.", "topic": "water"}]',
     "prompts.txt": "Why is the sky blue?\nName three rivers.\n",
     "stack.jsonl": "".join(json.dumps({"content": f"def f{k}(x):\n    return x + {k}\n"}) + "\n" for k in range(8)),
 }

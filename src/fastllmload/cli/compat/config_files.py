@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fastllmload.errors import InputError
@@ -27,7 +28,8 @@ def words_of_files(table: Mapping[str, Any], words: Sequence[str]) -> tuple[list
         if not equals:
             value = words[place]
             place += 1
-        of_files += table.get("scenarios", {}).get(value) or list(_words(table, _tree(flag, value)))
+        built_in = value if Path(value).exists() else value.removesuffix(".json")
+        of_files += table.get("scenarios", {}).get(built_in) or list(_words(table, _tree(flag, value)))
     return of_files, rest
 
 

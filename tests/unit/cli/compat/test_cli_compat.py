@@ -531,6 +531,10 @@ def test_scenarios_of_guidellm(sent: list[RunSettings], tmp_path: Path, capsys: 
     """Built-in ones, and files of each of its generations; what is typed goes before what they say, wherever it stands."""
     settings_of(sent, "guidellm", "--max-seconds", "5", "--rate", "4", "--scenario", "rag")
     assert len(sent) == 4 and sent[0].workload.isl == "normal:4096,512,2048,6144"
+    assert (
+        settings_of(sent, "guidellm", "--scenario", "chat.json", "--max-seconds", "5").workload.osl
+        == "normal:256,64,1,1024"
+    )
     (tmp_path / "flat.yaml").write_text(
         "target: http://a:1\nrequest_type: text_completions\nprofile: constant\nrate: [1, 5]\nmax_seconds: 30\n"
         "data:\n  prompt_tokens: 50\n  prompt_tokens_stdev: 5\n  output_tokens: 60\n"
