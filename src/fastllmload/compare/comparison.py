@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of, without_variation
 from fastllmload.compare.change import SIGNIFICANT, Change, undecided
-from fastllmload.compare.figure import GAPS, ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
+from fastllmload.compare.figure import (
+    GAPS,
+    ComparedFigure,
+    figure_of,
+    gaps_of,
+    has_gaps,
+    mix_notes,
+    standard_figures,
+    weighed_otherwise,
+)
 from fastllmload.compare.foreign.result import ForeignSeries
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries, ValueSeries
@@ -163,7 +172,7 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
     damage = next((text for run in runs if (text := run.damage_of(ROWS, EVENTS, TEXT)) is not None), None)
     away = next((text for run in runs if (text := run.lost(EVENTS)) is not None), None)
     series = [series_of(side) for side in (base, new)]
-    paired = same_plan(base.first, new.first)
+    paired, documents = same_plan(base.first, new.first), [base.first.document, new.first.document]
     rows = []
     for figure in figures:
         a, b = measured(figure, base), measured(figure, new)
@@ -177,13 +186,13 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
             change = undecided(a.value, b.value, damage)
         elif away is not None and figure.metric in OF_EVENTS:
             change = undecided(a.value, b.value, away)
-        elif (open_ended := only_bounded(figure, base, new)) is not None:
-            change = undecided(None, None, open_ended)
+        elif (no_change := only_bounded(figure, base, new) or weighed_otherwise(figure, documents)) is not None:
+            change = undecided(None, None, no_change)
         elif (starved := starved_server(figure, [base.first, new.first])) is not None:
             change = undecided(a.value, b.value, starved)
         elif series[0] is not None and series[1] is not None:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
-            change = within_clocks(figure, base.first.document, new.first.document, change)
+            change = within_clocks(figure, documents[0], documents[1], change)
         rows.append(Row(figure, a, b, change, comparable=unlike is None))
     return rows
 
@@ -248,9 +257,9 @@ def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
     if a.value is None or b.value is None:
         missing = undecided(a.value, b.value, "a run has no such value")
         return Row(figure, a, b, missing)
-    open_ended = only_bounded(figure, base, new)
-    if open_ended is not None:
-        return Row(figure, a, b, undecided(None, None, open_ended))
+    no_change = only_bounded(figure, base, new) or weighed_otherwise(figure, [*base.documents, *new.documents])
+    if no_change is not None:
+        return Row(figure, a, b, undecided(None, None, no_change))
     if (fixed := without_variation(figure, x, y)) is not None:
         return Row(figure, a, b, undecided(a.value, b.value, fixed))
     return Row(figure, a, b, change_between(x, y, test, pairs_of(base, new) if test == "paired" else None))
@@ -292,6 +301,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
     notes += [f"{run.folder}: {text}" for run in own for text in doubt_texts(run.document)]
     notes += server_notes(base, new)
+    notes += mix_notes([run.document for run in own])
     notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
     shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]

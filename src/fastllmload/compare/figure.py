@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fastllmload.documents.fields import known
@@ -259,9 +259,43 @@ def known_names(document: RunDocument) -> list[str]:
     return names
 
 
+def slots_of_a_mix(documents: Sequence[RunDocument]) -> list[str]:
+    """The closed classes of runs of several classes."""
+    plans = [one.plan.description for one in documents if len(one.plan.description.classes) > 1]
+    return list(dict.fromkeys(str(plan.classes[number].name) for plan in plans for number in plan.closed_classes))
+
+
+def weighed_otherwise(figure: ComparedFigure, documents: Sequence[RunDocument]) -> str | None:
+    """Why a latency or a share of several classes together does not show what changed for a request: a closed class sends
+    fewer requests the longer they take, so its share of all of them changes. None where it does.
+    """
+    part, closed = figure.part, slots_of_a_mix(documents)
+    if not closed or (figure.statistic is None and not figure.is_share):
+        return None
+    of_sessions = {str(one.name) for each in documents for one in each.plan.description.classes if one.has_sessions}
+    if figure.observed == "sessions" and len(of_sessions) < 2:
+        return None
+    if part is not None and (part.kind == CLASS or part.of_class is not None):
+        return None
+    return (
+        f"requests of {', '.join(closed)} (closed) are another share of all on each side; see the figures of each class"
+    )
+
+
+def mix_notes(documents: Sequence[RunDocument]) -> Iterator[str]:
+    """That runs with closed classes are compared by class."""
+    closed = slots_of_a_mix(documents)
+    if closed:
+        yield (
+            f"latencies and shares are compared by class: {', '.join(closed)} (closed) sends fewer requests where they take "
+            "longer, so that all requests together are another mix on each side"
+        )
+
+
 def names_of_parts(document: RunDocument) -> list[str]:
     """P50 and P99 of TTFT, or of E2E where answers are not tokens, of each class of the run (not of a data set), each model,
-    by class where one asks several, and each backend; none of backends where their header may not name any.
+    by class where one asks several, and each backend; none of backends where their header may not name any. In a mix with a
+    closed class all latencies of each class, and its share of successes, as those of all together are not comparable.
     """
     classes = [(name, one) for name, one in (document.classes or {}).items() if one.endpoint_type is not None]
     named: list[tuple[TrafficPart, ClassResult | PartResult]] = [
@@ -276,11 +310,15 @@ def names_of_parts(document: RunDocument) -> list[str]:
         named += [
             (TrafficPart(BACKEND, one.name), one) for one in document.backends.each[:PARTS] if one.name is not None
         ]
-    return [
-        f"{part.prefix}{statistic}_{'ttft' if one.ttft.n else 'e2e'}_ms"
-        for part, one in named
-        for statistic in ("p50", "p99")
-    ]
+    closed = bool(slots_of_a_mix([document]))
+    found = []
+    for part, one in named:
+        first = "ttft" if one.ttft.n else "e2e"
+        by_class = closed and part.kind == CLASS
+        metrics = dict.fromkeys((first, "tpot", "itl", "e2e")) if by_class and one.ttft.n else (first,)
+        found += [f"{part.prefix}{statistic}_{metric}_ms" for metric in metrics for statistic in ("p50", "p99")]
+        found += [f"{part.prefix}success_rate"] if by_class else []
+    return found
 
 
 def standard_figures(documents: list[RunDocument], foreign: bool = False) -> list[ComparedFigure]:
@@ -297,4 +335,5 @@ def standard_figures(documents: list[RunDocument], foreign: bool = False) -> lis
     figures += [figure_of(name, documents[0]) for name in names_of_parts(documents[0])]
     if len({document.config.output.goodput for document in documents}) > 1:  # goodput of other objectives is another
         figures = [figure for figure in figures if figure.metric not in ("request_goodput", "session_goodput")]
+    figures = [one for one in figures if weighed_otherwise(one, documents) is None]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from fastllmload.compare.foreign.read import IN_FOLDERS, read_result, result_file
 from fastllmload.compare.foreign.result import ForeignResult
 from fastllmload.documents.run import RunDocument
@@ -207,11 +209,12 @@ def server_entries(run: RunRecord) -> dict[str, dict[str, str]]:
 
 
 def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:
+    target = document.target
+    if target.simulated:  # on any free port
+        target = replace(target, urls=(), classes=tuple(replace(one, urls=()) for one in target.classes))
     for section in SECTIONS:
-        for key, text in _flat(section, told_apart(values(getattr(document, section)))):
-            own_port = document.target.simulated and key == "target.urls"  # the simulated engine takes any free port
-            if not own_port:
-                yield key, text
+        part = target if section == "target" else getattr(document, section)
+        yield from _flat(section, told_apart(values(part)))
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:

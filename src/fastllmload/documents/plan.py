@@ -353,6 +353,11 @@ class ClassDescription(Document, frozen=True, kw_only=True):
     settings: TrafficClass | None = None  # of the class
 
     @property
+    def has_sessions(self) -> bool:
+        """Whether its requests are turns of conversations, or calls of a trace of sessions."""
+        return self.conversations is not None or (self.workload is not None and self.workload.sessions is not None)
+
+    @property
     def concurrency(self) -> int | None:
         """Slots of a class that is a closed loop; None in an open one, or where redaction took them away."""
         slots = None if self.load is None else self.load.concurrency

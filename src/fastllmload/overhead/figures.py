@@ -31,7 +31,10 @@ from fastllmload.compare.figure import (
     gaps_of,
     has_gaps,
     known_names,
+    mix_notes,
     parsed,
+    slots_of_a_mix,
+    weighed_otherwise,
 )
 from fastllmload.compare.side import Side
 from fastllmload.documents.comparison import SideFigure
@@ -104,33 +107,21 @@ def usual(documents: Sequence[RunDocument]) -> list[ComparedFigure]:
     more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
     have = known_names(documents[0])
     figures = [figure_of(name, documents[0]) for name in (*USUAL, *more, MEAN_MAKESPAN, *OF_SESSIONS) if name in have]
-    figures = [each for each in figures if weighed_otherwise(each, documents[0]) is None]
+    figures = [each for each in figures if weighed_otherwise(each, documents) is None]
     figures += [figure_of(name, documents[0]) for name in of_classes(documents[0])]
     return [each for each in (*figures, *CONNECTIONS) if all(each.value(one) is not None for one in documents)]
 
 
 def of_classes(document: RunDocument) -> Iterator[str]:
-    """TTFT and the mean end-to-end latency of each class of a mix; the latter's percentiles where answers are not tokens."""
+    """TTFT and the mean end-to-end latency of each class of a mix; the latter's percentiles where answers are not tokens.
+    With a closed class also the shares of successes.
+    """
     mixed = [(name, one) for name, one in (document.classes or {}).items() if one.endpoint_type is not None]
     for name, one in mixed[:PARTS]:
         metric = "ttft" if one.ttft.n else "e2e"
         figures = dict.fromkeys([*(f"{each}_{metric}_ms" for each in ("mean", "p50", "p99")), "mean_e2e_ms"])
-        yield from (f"{name}/{figure}" for figure in figures)
-
-
-def weighed_otherwise(figure: ComparedFigure, document: RunDocument) -> str | None:
-    """Why a latency of all classes together does not show what is added to a request; None where it does."""
-    closed = slots_of_a_mix(document)
-    if figure.part is not None or figure.statistic is None or figure in CONNECTIONS or not closed:
-        return None
-    return f"requests of {', '.join(closed)} (closed) are another share of all each way; see the figures of each class"
-
-
-def slots_of_a_mix(document: RunDocument) -> list[str]:
-    """The closed classes of a mix of several."""
-    planned = document.plan.description
-    many = len(planned.classes) > 1
-    return [str(planned.classes[number].name) for number in planned.closed_classes] if many else []
+        more = ["success_rate"] if slots_of_a_mix([document]) else []
+        yield from (f"{name}/{figure}" for figure in [*figures, *more])
 
 
 def row_of(figure: ComparedFigure, direct: Side, through: Side, shared: tuple[Values, Values] | None = None) -> Row:
@@ -141,7 +132,7 @@ def row_of(figure: ComparedFigure, direct: Side, through: Side, shared: tuple[Va
         change = undecided(a.value, b.value, "a run has no such value")
     elif open_ended is not None:
         change = undecided(None, None, open_ended)
-    elif (weighed := weighed_otherwise(figure, direct.first.document)) is not None:
+    elif (weighed := weighed_otherwise(figure, direct.documents)) is not None:
         change = undecided(None, None, weighed)
     elif len(a.runs) < FEWEST:
         change = undecided(a.value, b.value, "one pair does not show how the difference varies")
@@ -171,15 +162,7 @@ def within_clocks(figure: ComparedFigure, direct: Side, through: Side, change: C
 
 def notes(direct: Side, through: Side) -> list[str]:
     """Caveats: the client's verdicts, caches that were not alike, gaps that are not comparable, closed classes of a mix."""
-    closed = slots_of_a_mix(direct.first.document)
-    found = (
-        [
-            f"latencies are compared by class: {', '.join(closed)} (closed) sends fewer requests where they take longer, so "
-            "that those of all requests together are of another mix each way"
-        ]
-        if closed
-        else []
-    )
+    found = list(mix_notes(direct.documents))
     for side in (direct, through):
         doubtful = [run.verdict for run in side.runs if run.verdict != "valid"]
         if doubtful:

@@ -265,7 +265,9 @@ class Silent(BaseHTTPRequestHandler):
 
 
 def test_a_call_without_an_answer_ends_with_a_signal(tmp_path: Path) -> None:
-    """The call has 120 s; the time-out of a minute is the proof. The folder is finished, and nothing was measured."""
+    """The call has 120 s, which a line says after a few; the time-out of a minute is the proof. The folder is finished, and
+    nothing was measured.
+    """
     silent = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
     silent.daemon_threads = True
     threading.Thread(target=silent.serve_forever, daemon=True).start()
@@ -276,7 +278,8 @@ def test_a_call_without_an_answer_ends_with_a_signal(tmp_path: Path) -> None:
             [*program, "--between", hook, "--ui", "plain"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         try:
-            assert Silent.asked.wait(60)
+            assert Silent.asked.wait(60) and process.stdout is not None
+            notice = next(line for line in process.stdout if "did not answer" in line)
             process.send_signal(signal.SIGINT)
             said, _ = process.communicate(timeout=60)
         finally:
@@ -285,6 +288,7 @@ def test_a_call_without_an_answer_ends_with_a_signal(tmp_path: Path) -> None:
             silent.shutdown()
             silent.server_close()
     assert process.returncode == 4, said
+    assert f"127.0.0.1:{silent.server_port}" in notice and f"{hook} is given up after 120 s" in notice
     assert "control: interrupted" in said and "Traceback" not in said
     rows = np.load(tmp_path / "run" / "requests.npy")
     assert len(rows) >= 30 and (rows["phase"] == 0).all()

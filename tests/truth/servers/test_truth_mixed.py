@@ -12,6 +12,8 @@ from commands import command
 from truth.recording_relay import relayed
 from truth.truth_bench import measure, mix_from_two_hosts, until_quiet, within
 
+from fastllmload.compare.comparison import compare
+from fastllmload.compare.side import read_side
 from fastllmload.export.rows import record_blocks
 from fastllmload.metrics.run.window import window_of
 from fastllmload.records.layout import MEASURE, OK
@@ -168,3 +170,23 @@ def test_many_hosts_send_the_same_mix(tmp_path: Path, collect: str) -> None:
     assert {name: one.planned for name, one in (document.classes or {}).items()} == {
         name: (rows["request_class"] == number).sum() for number, name in enumerate(NAMES)
     }
+
+
+def test_mixes_with_a_closed_class_are_compared_by_class(tmp_path: Path) -> None:
+    """An engine 20 ms slower: each class has that, and the closed one sends fewer of its short requests, so that the mean of
+    all requests together rises by 34 ms.
+    """
+    mix = ("--class", "chat rate=20 osl=60", "--class", "back concurrency=2 osl=4", "--isl", "16", "--duration", "4")
+    for name, ttft_ms in (("a", 10.0), ("b", 30.0)):
+        measured = measure(tmp_path / name, [*OPTIONS, *mix], pin=False, **ENGINE | {"ttft_ms": ttft_ms, "itl_ms": 2.0})
+        assert measured.exit_code in (0, 3), measured.said
+    sides = [read_side([str(tmp_path / name)]) for name in ("a", "b")]
+    by_class = {row.figure.name: row for row in compare(*sides).rows}
+    assert not {"p50_e2e_ms", "p99_ttft_ms", "success_rate"} & by_class.keys() and "req_s" in by_class
+    for name in ("chat", "back"):
+        assert by_class[f"{name}/p50_e2e_ms"].change.difference == pytest.approx(20, abs=2)
+        assert by_class[f"{name}/success_rate"].base.value == 1
+    [pooled] = compare(*sides, names=["mean_e2e_ms"]).rows
+    assert pooled.base.value is not None and pooled.new.value is not None
+    assert pooled.new.value - pooled.base.value > 26
+    assert pooled.result == "not estimable" and "back (closed)" in str(pooled.change.why_not)

@@ -116,6 +116,21 @@ def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:
     assert found == {"environment.host": ("one", "two")}
 
 
+def test_ports_of_simulated_engines_are_left_out_also_of_classes() -> None:
+    """They take any free one. URLs of servers are compared."""
+    for simulated, found in ((True, set()), (False, {"target.urls", "target.classes"})):
+        targets = [
+            {
+                "urls": [url],
+                "simulated": simulated,
+                "classes": [{"name": name, "urls": [url]} for name in ("one", "two")],
+            }
+            for url in ("http://127.0.0.1:7001", "http://127.0.0.1:7002")
+        ]
+        sides = [side(str(k), [1.0], target=each) for k, each in enumerate(targets)]
+        assert set(manifest_diff(sides)) == found
+
+
 def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
     for seed, name in enumerate(("r1", "r2")):
         write_run(tmp_path / "old" / name, seed, n=20)

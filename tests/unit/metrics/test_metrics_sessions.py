@@ -249,10 +249,31 @@ def test_the_critical_path_is_walked_back_from_the_last_call(run: Any) -> None:
     assert calls is not None and calls.cause.tolist() == [-1, 0, 1, -1, -1, 4]
     parts = dict(zip(PARTS, (value / MS for value in critical_path(calls, 0)), strict=True))
     assert parts == {
-        "prefill": 30 + 39 + 9, "decode": 69 + 150 + 70, "tool": 20, "agent": 10, "user": 0, "unknown": 0, "client": 3
+        "prefill": 30 + 39 + 9, "decode": 69 + 150 + 70, "tool": 20, "agent": 10, "user": 0, "unknown": 0, "client": 2
     }  # fmt: skip
+    assert sum(parts.values()) == found(run).makespan.mean == 399
     shares = found(run).critical_path
     assert sum(getattr(shares, name) for name in PARTS) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("after", "parts"), [(-90, {"client": 2}), (40, {"client": 2, "unknown": 39})])
+def test_the_critical_path_begins_with_the_first_send(run: Any, after: int, parts: dict[str, float]) -> None:
+    """A first call that was due 90 ms before its send is not late within the session; one that was due 39 ms after another
+    call of the session was sent has waited for that.
+    """
+    run.rows["t_sched"][0] += min(after, 0) * MS
+    if after > 0:
+        run.rows["t_submit"][1] = run.rows["t_submit"][0] - after * MS
+        run.rows["t_sched"][1] = run.rows["t_dispatch"][1] = run.rows["t_submit"][1] - MS
+    calls = sent_calls(run, np.ones(len(run.rows), np.bool_))
+    assert calls is not None
+    if after > 0:
+        calls.cause[2] = 0
+        calls.wait_ns[2] = run.rows["t_sched"][2] - run.rows["t_end"][0]
+    path = dict(zip(PARTS, (value / MS for value in critical_path(calls, 0)), strict=True))
+    assert {name: path[name] for name in parts} == parts
+    begin, end = int(calls.begin[0]), int(run.rows["t_end"][2])
+    assert sum(path.values()) == (end - begin) / MS
 
 
 def test_figures_by_turn_and_depth(run: Any) -> None:

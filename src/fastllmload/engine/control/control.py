@@ -34,9 +34,11 @@ from fastllmload.redact import Redactor
 from fastllmload.settings import CONTROL_VERBS, RunSettings, Secret
 
 AT_ONCE = 16  # replicas
+SHOWN = 3  # servers in a line about answers that are missing
 WAKE_S = 1.0  # longest wait for answers at a time; an answer and a signal end it
 DRAIN_S = 60.0  # for requests that a server still has
 POLL_S = 0.1
+NOTICE_S = 5.0  # until it is said which answers are missing, and from then on as often
 AGAIN_S = 10.0  # for an engine that refuses because it has just been in use
 NOT_NOW = (400, 409, 429, 500, 503)
 BEFORE, AFTER = "before", "after"
@@ -126,8 +128,13 @@ class ServerController:
             if each == verb or each in one.kind.verbs:
                 self.routes[one.url, each] = one.check(verb, one.kind.routes(each))
 
-    def _each(self, items: Sequence[Any], do: Callable[[Any], Result]) -> list[Result]:
-        """*do* of each, at most AT_ONCE at a time. Abandoned as soon as a signal comes; answers are not waited for then."""
+    def _each(
+        self, items: Sequence[Any], do: Callable[[Any], Result], what: str = "", most_s: float = CALL_S
+    ) -> list[Result]:
+        """*do* of each, at most AT_ONCE at a time. Abandoned as soon as a signal comes; answers are not waited for then.
+
+        Every NOTICE_S a line says whose answer is missing to *what* (a verb; empty: a question), which has at most *most_s*.
+        """
         level, waiting = self.interrupts.level, deque(enumerate(items))
         results: dict[int, Result] = {}
         problems: list[BaseException] = []
@@ -144,6 +151,7 @@ class ServerController:
             done.put(None)
             self.interrupts.wake()
 
+        began = noticed = time.monotonic()
         threads = min(AT_ONCE, len(items))
         for _ in range(threads):
             threading.Thread(target=follow, daemon=True).start()
@@ -151,6 +159,11 @@ class ServerController:
             self.interrupts.wait(WAKE_S)
             if self.interrupts.level > level:
                 raise Abandoned
+            now = time.monotonic()
+            if now - noticed >= NOTICE_S and not problems:
+                noticed = now
+                missing = [url_of(item) for number, item in enumerate(items) if number not in results]
+                self.say(still_waiting(what, list(dict.fromkeys(missing)), now - began, most_s))
         if problems:
             raise problems[0]
         return [results[number] for number in range(len(items))]
@@ -208,7 +221,7 @@ class ServerController:
             for one in self.replicas:
                 self.profiling += [(one, route) for route in self.routes[one.url, verb + END]]
             self.facts = msgspec.structs.replace(self.facts, profiled=True)
-        calls = self._each(self.replicas, lambda one: [*self._calls(one, verb)])
+        calls = self._each(self.replicas, lambda one: [*self._calls(one, verb)], verb)
         self._note([call for of_one in calls for call in of_one])
 
     def _calls(self, one: Replica, verb: str) -> Iterator[ControlCall]:
@@ -237,14 +250,14 @@ class ServerController:
         """A request of the user's own: to each replica, or to its own URL, which gets keys only if it is one of ours."""
         method, _, url = text.partition(" ")
         if url.startswith("/"):
-            self._note(self._each(self.replicas, lambda one: one.call("hook", BEFORE, Route(method, url))))
+            self._note(self._each(self.replicas, lambda one: one.call("hook", BEFORE, Route(method, url)), text))
             return
         parts = urlsplit(url)
         base = parse_base(f"{parts.scheme}://{parts.netloc}")
         ours = any((base.host, base.port) == (one.base.host, one.base.port) for one in self.replicas)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         one = self._replica(f"{parts.scheme}://{parts.netloc}", None, ours)
-        self._note(self._each([one], lambda one: one.call("hook", BEFORE, Route(method, target), CALL_S)))
+        self._note(self._each([one], lambda one: one.call("hook", BEFORE, Route(method, target), CALL_S), text))
 
     def _prove(self, verb: str) -> None:
         """Prove that the caches are empty, and empty them again. ControlFailed where one was not."""
@@ -291,7 +304,12 @@ class ServerController:
         finally:
             profiling, self.profiling, calls = self.profiling, [], list[ControlCall]()
             try:
-                calls = self._each(profiling, lambda each: each[0].call("profile", AFTER, each[1], PROFILE_S))
+                calls = self._each(
+                    profiling,
+                    lambda each: each[0].call("profile", AFTER, each[1], PROFILE_S),
+                    "profile (its end)",
+                    PROFILE_S,
+                )
             except Abandoned:
                 why = f"the end of the profile of {', '.join(one.url for one, _ in profiling)} was not waited for"
                 self.say(f"warning: {coded('profile-not-ended', why)}")
@@ -314,6 +332,19 @@ class ServerController:
         except Abandoned:
             return {}
         return {one.url: pages for one, pages in zip(self.replicas, said, strict=True) if pages}
+
+
+def url_of(item: Replica | CacheProbe | tuple[Replica, Route]) -> str:
+    """Of the server that an item of `ServerController._each` asks."""
+    if isinstance(item, tuple):
+        return item[0].url
+    return item.replica.url if isinstance(item, CacheProbe) else item.url
+
+
+def still_waiting(what: str, urls: Sequence[str], seconds: float, most_s: float) -> str:
+    named = ", ".join(urls[:SHOWN]) + (f" and {len(urls) - SHOWN} more" if len(urls) > SHOWN else "")
+    bound = f"; {what} is given up after {most_s:g} s" if what else ""
+    return f"control: {named} did not answer for {seconds:.0f} s{bound}"
 
 
 def refuse_unsupported(kind: ServerKind, verbs: Sequence[str]) -> None:

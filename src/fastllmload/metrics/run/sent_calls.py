@@ -148,21 +148,30 @@ def sent_ns(rows: Rows) -> Numbers:
 
 
 def critical_path(calls: SentCalls, session: int) -> list[float]:
-    """ns of PARTS on the chain that ends with the session's last call in the foreground."""
+    """ns of PARTS on the chain that ends with the session's last call in the foreground; their sum is the makespan. As that
+    begins with the session's first send, how late this was does not count. A call that begins the chain later has waited
+    until it was due, for an unknown reason.
+    """
     low, high = int(calls.first[session]), int(calls.first[session + 1])
     rows, call = calls.rows, calls.call
+    begin = int(sent_ns(rows[low:high]).min())
     ends = np.where(call["background"][low:high] == 0, rows["t_end"][low:high], 0)
     found = dict.fromkeys(PARTS, 0.0)
-    place, from_start = low + int(np.argmax(ends)), False
+    place, from_start, waited = low + int(np.argmax(ends)), False, "unknown"
     while place >= 0:
         row = rows[place]
-        begun, until = int(sent_ns(rows[place : place + 1])[0]), int(row["t_end"])
+        begun, until, due = int(sent_ns(rows[place : place + 1])[0]), int(row["t_end"]), int(row["t_sched"])
         if not from_start:
             token = int(row["t_any"]) if row["t_any"] else until
             found["prefill"] += token - begun
             found["decode"] += until - token
-            found["client"] += begun - int(row["t_sched"])
-        found[WAITS[WaitKind(call["kind"][place])]] += int(calls.wait_ns[place])
+            found["client"] += begun - due
+        if calls.cause[place] < 0:
+            late = waited if from_start else "client"
+            found["unknown" if due > begin else late] += due - begin
+            break
+        waited = WAITS[WaitKind(call["kind"][place])]
+        found[waited] += int(calls.wait_ns[place])
         from_start, place = bool(calls.from_start[place]), int(calls.cause[place])
     return list(found.values())
 
