@@ -442,3 +442,83 @@ def test_branches_keep_a_part_of_a_conversation(tmp_path: Path, history: str) ->
     assert sent["y"] == [*sent["x"], {"role": "user", "content": "say y"}]
     assert sent["z"] == [sent["r"][0], {"role": "user", "content": "say z"}]
     assert all(len(sent[name][2]["content"].split()) == 3 for name in "xyw"), "a reply has three words"
+
+
+WORDS = ["time", "year", "people", "way", "day", "man", "thing", "life", "child", "world", "school", "state", "family"]
+TEMPLATE = 4  # tokens that the simulated engine counts of each message next to its text: 3, and its role
+
+
+def agents_of_messages(path: Path, sessions: int, seed: int) -> None:
+    """Sessions of a main agent that grows by 3 turns, branches from its second prompt and compacts its history, and of two
+    sub-agents; all agents of a kind have one system prompt, whose end is that of the session in every second one.
+    """
+    stream, lines = random.Random(seed), []
+
+    def said(words: int, role: str = "user") -> dict[str, str]:
+        return {"role": role, "content": " ".join(stream.choices(WORDS, k=words))}
+
+    system, helper = said(90, "system"), said(60, "system")
+    for session in range(sessions):
+        text = system["content"] + (f" {said(9)['content']}" if session % 2 else "")
+        main = {"role": "system", "content": text}
+        calls: list[tuple[str, str, dict[str, Any]]] = [
+            ("a", "main", {"messages": [main, said(30)], "at_s": session * 2.0}),
+            ("b", "main", {"messages": [said(20)], "after": ["a"], "context": "a"}),
+            ("c", "main", {"messages": [said(25)], "after": ["b"], "context": "b"}),
+            ("k", "kid", {"messages": [helper, said(12)], "after": ["a"], "wait_s": 0.9, "parent": "main"}),
+            ("l", "kid2", {"messages": [helper, said(14)], "after": ["a"], "wait_s": 1.1, "parent": "main"}),
+            ("d", "main", {"messages": [said(8)], "after": ["b", "c"], "context": "b", "kept": 4, "wait_s": 0.1}),
+            ("e", "main", {"messages": [said(40)], "after": ["d"], "context": "d", "kept": 1, "wait_s": 0.1}),
+        ]
+        for name, agent, values in calls:
+            for key in ("context", "after", "parent"):
+                if key in values:
+                    one = values[key]
+                    values[key] = [f"{session}{each}" for each in one] if key == "after" else f"{session}{one}"
+            line = {"id": f"{session}{name}", "session": f"{session}", "chain": f"{session}{agent}", "output_tokens": 7}
+            lines.append(json.dumps({**line, **values}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def counted(note: str) -> list[tuple[int, str]]:
+    """Of a prompt's messages as the simulated engine counts them: (1 for a token of the template, the token)."""
+    found: list[tuple[int, str]] = []
+    for one in literal_eval(note.partition(": ")[2]):
+        found += [
+            *([(1, "message")] * (TEMPLATE - 1)),
+            (1, one["role"]),
+            *((0, word) for word in one["content"].split()),
+        ]
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_messages_are_found_as_the_plan_states(tmp_path: Path, seed: int) -> None:
+    """By the server's log, with blocks of one token: branches, compaction and sub-agents find what the plan states of the
+    text, and the template of the messages that it is in.
+    """
+    trace = tmp_path / "trace.jsonl"
+    agents_of_messages(trace, 10, seed)
+    options = [
+        "--workload", "graph", "--dataset-path", str(trace), "--warmup", "0", "--history", "planned", "--trace-speed", "4",
+        "--cache-blocks", "100",
+    ]  # fmt: skip
+    engine = (("step_ms", "1"), ("block_size", "1"), ("kv_blocks", "131072"))
+    found = measure(tmp_path / "m", options, overrides=engine, logged=("body:messages",))
+    plan, (ours, theirs) = Plan.read_record(found.run.directory / "plan"), found.joined()
+    theirs = theirs[np.argsort(ours["request"], kind="stable")]
+    assert plan.calls is not None and (ours["status"] == OK).all() and len(theirs) == 70
+    prompts = [counted(found.truth.notes[serial]) for serial in theirs["serial"].tolist()]
+    cached, template = theirs["cached_tokens"].astype(np.int64), np.zeros(len(prompts), np.int64)
+    for call, (prompt, hit) in enumerate(zip(prompts, cached.tolist(), strict=True)):
+        assert theirs["prompt_tokens"][call] == len(prompt)
+        assert plan.input_tokens[call] == sum(not extra for extra, _ in prompt)
+        template[call] = sum(extra for extra, _ in prompt[:hit])
+    ideal = plan.calls["ideal_tokens"]
+    assert (ideal > 0).sum() > 60 and ((ideal > 0) & (ideal < plan.input_tokens)).any()
+    assert (cached - template == ideal).mean() > 0.98
+    assert abs(int((cached - template).sum()) / int(ideal.sum()) - 1) < 0.001
+    facts = plan.description.workload.sessions
+    assert facts is not None and facts.ideal is not None and "hits-inexact" in found.said
+    assert facts.ideal.token_share == pytest.approx((cached - template).sum() / plan.input_tokens.sum(), rel=0.001)
+    assert facts.ideal.cache_token_share is not None and 0 < facts.ideal.cache_token_share < facts.ideal.token_share

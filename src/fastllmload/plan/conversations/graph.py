@@ -31,7 +31,8 @@ from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.graph import CallGraph, gathered
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.sharing.histories import check_contexts, entire_histories
-from fastllmload.workload.sharing.ideal import IdealHits, ideal_hits
+from fastllmload.workload.sharing.ideal import IdealHits, hit_order, ideal_hits
+from fastllmload.workload.sharing.messages import message_hits
 from fastllmload.workload.sharing.segments import Segments, segments_of
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -59,6 +60,8 @@ class GraphSessions:
         self._continued = graph.messages is not None or (continues and workload.history != "planned")
         self._of_blocks = graph.block is not None and not continues and not self._continued
         self._ideal: IdealHits | None = None
+        self._bounded: IdealHits | None = None  # of messages, with --cache-blocks
+        self._rated: Numbers | None = None  # of these, the calls of which the rates are stated; None: all
         self._under: UnderWay | None = None
         self._opening = opening
         self._templated = False
@@ -101,8 +104,11 @@ class GraphSessions:
             self._sent = self._graph.part(0, sessions)
         in_order = self._order is None and self._under is None
         self._cut(int(chosen.call.max(initial=-1)) + 1 if in_order else len(self._graph))
-        if not self._warmup:
-            planned = self.workload.history == "planned"
+        planned = self.workload.history == "planned"
+        if not self._warmup and self._continued and self._graph.messages is not None:
+            self._ideal, self._bounded = self._message_hits(chosen, planned)
+            self._rated = None if by_starts or self._under is not None else np.flatnonzero(chosen.round == 0)
+        elif not self._warmup:
             self._ideal = ideal_hits(self._sent, order=self._order_sent(), planned=planned, segments=self._segments)
         if self._order is not None:
             return self._alone(chosen, self._write_blocks(path, chosen, endpoint, model))
@@ -121,6 +127,22 @@ class GraphSessions:
         if not self._continued:
             check_contexts(self._graph)
             self._segments = segments_of(self._graph, calls)
+
+    def _message_hits(self, chosen: ChosenCalls, planned: bool) -> tuple[IdealHits | None, IdealHits | None]:
+        """Of the *chosen* calls, or of all where sessions are under way: with a cache without end, and with the given one. A
+        round of the trace finds the messages of those before it.
+        """
+        if self._tokenizer is None:
+            return None, None
+        call, order = np.arange(len(self._graph)), self._order_sent()
+        if order is None:
+            due = np.empty(len(self._graph), np.int64)
+            due[hit_order(self._graph)] = call
+            call = chosen.call
+            order = np.lexsort((due[call], chosen.round))
+        most = self.workload.cache_blocks
+        ideal = message_hits(self._entire, call, order, self._tokenizer, planned)
+        return ideal, None if most is None else message_hits(self._entire, call, order, self._tokenizer, planned, most)
 
     def _messages(self) -> MessagePrompts:
         return MessagePrompts(self.workload, self._tokenizer, self._origin, self._entire)
@@ -308,9 +330,14 @@ class GraphSessions:
         found["blocks"] = np.diff(graph.first_block)[call] if self._of_blocks else 0
         return found
 
+    def _of_rates(self, found: IdealHits | None) -> IdealHits | None:
+        return found if found is None or self._rated is None else found.of(self._rated)
+
     def _ideal_of(self, chosen: ChosenCalls) -> Numbers:
         """Tokens in full blocks that an endless cache finds of each call; rounds share nothing with each other."""
         assert self._ideal is not None
+        if self._graph.messages is not None and self._under is None:
+            return self._ideal.whole_tokens  # of messages, of which each round has the same
         known = self._ideal.whole_tokens  # of fewer sessions than the trace has, these are the first
         return np.where(chosen.call < len(known), known[np.minimum(chosen.call, len(known) - 1)], -1)
 
@@ -351,7 +378,8 @@ class GraphSessions:
             left_out=sum(graph.left_out.values()),
             seconds=float(np.max(self._sent.end_recorded_ns, initial=0)) / 1e9,
         )
-        sessions = session_facts(self._sent, self._ideal, self.workload, self._order_sent(), self._under)
+        ideal, bounded = self._of_rates(self._ideal), self._of_rates(self._bounded)
+        sessions = session_facts(self._sent, ideal, bounded, self.workload, self._order_sent(), self._under)
         if self._ideal is not None or self._continued:
             missing = 0 if self._segments is None else self._segments.missing
             reasons = inexact(self._sent, self.workload, form, self._templated, missing)

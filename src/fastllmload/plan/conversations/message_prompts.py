@@ -44,7 +44,7 @@ class MessagePrompts:
     ) -> Bodies:  # fmt: skip
         """The bodies of the *chosen* calls; completes their *turns* and *edges*."""
         graph, planned = self._graph, self._workload.history == "planned"
-        history: dict[int, tuple[bytes, int, bytes]] = {}
+        history: dict[int, tuple[bytes, int, int, bytes]] = {}
         replies = self._filler("replies")
         parts = self._parts(chosen, endpoint, model)
         continued = np.isin(chosen.call, graph.context[chosen.call])
@@ -54,7 +54,8 @@ class MessagePrompts:
                 if graph.context[call] >= 0:
                     context = number + int(graph.context[call]) - call  # calls of a session are consecutive in both
                     mark_context(edges, context, number)
-                    before, tokens, reply = history[context]
+                    before, tokens, replied, reply = history[context]
+                    tokens += replied if part.takes_reply else 0
                     if planned:
                         body = joined(before, reply, part, endpoint.joint)
                     else:
@@ -65,7 +66,7 @@ class MessagePrompts:
                 if continued[number]:
                     kept = body[: len(body) - part.tail] if planned else b""
                     reply = replies.text(part.output) if planned else b""
-                    history[number] = kept, tokens + part.own + part.output, reply
+                    history[number] = kept, tokens + part.own, part.output, reply
             return file.bodies()
 
     def _parts(self, chosen: ChosenCalls, endpoint: Endpoint, model: str) -> Iterator[TurnPart]:

@@ -13,10 +13,11 @@ from fastllmload.workload.underway import UnderWay
 
 
 def session_facts(
-    graph: CallGraph, ideal: IdealHits | None, workload: asked.Workload, order: Numbers | None, under: UnderWay | None
-) -> SessionFacts:
+    graph: CallGraph, ideal: IdealHits | None, bounded: IdealHits | None, workload: asked.Workload, order: Numbers | None,
+    under: UnderWay | None,
+) -> SessionFacts:  # fmt: skip
     """What plan.json says of the sessions of *graph*, which are sent; *ideal*: what a cache without end finds of them when
-    calls come in *order* (None: as they are due).
+    calls come in *order* (None: as they are due); *bounded*: what the given cache finds of messages.
     """
     shapes = session_shapes(graph)
     waits = {
@@ -35,7 +36,7 @@ def session_facts(
         depth_max=int(shapes.depth.max()),
         makespan_mean_s=float(shapes.makespan_ns.mean()) / 1e9,
         waits=waits,
-        ideal=None if ideal is None else ideal_rates(graph, ideal, workload.cache_blocks, order, under),
+        ideal=None if ideal is None else ideal_rates(graph, ideal, bounded, workload.cache_blocks, order, under),
         notes=(*graph.notes, *(f"{count} entries left out: {reason}" for reason, count in graph.left_out.items())),
         start=None if under is None else workload.session_start,
         under_way=None if under is None else under.live,
@@ -45,9 +46,11 @@ def session_facts(
 
 
 def ideal_rates(
-    graph: CallGraph, found: IdealHits, cache_blocks: int | None, order: Numbers | None, under: UnderWay | None
-) -> IdealHitRates:
-    bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks, order=order)
+    graph: CallGraph, found: IdealHits, bounded: IdealHits | None, cache_blocks: int | None, order: Numbers | None,
+    under: UnderWay | None,
+) -> IdealHitRates:  # fmt: skip
+    if cache_blocks is not None and graph.messages is None:
+        bounded = ideal_hits(graph, capacity=cache_blocks, order=order)
     if under is not None:
         sent = np.flatnonzero(under.due_ns >= 0)
         found, bounded = found.of(sent), None if bounded is None else bounded.of(sent)
@@ -56,7 +59,7 @@ def ideal_rates(
         whole_block_share=found.whole_rate(),
         block_share=found.block_rate(),
         scope=found.scope,
-        block_tokens=graph.block_tokens or None,
+        block_tokens=graph.block_tokens if graph.block_tokens and graph.messages is None else None,
         cache_blocks=cache_blocks,
         cache_token_share=None if bounded is None else bounded.token_rate(),
     )
@@ -71,7 +74,11 @@ def inexact(graph: CallGraph, workload: asked.Workload, form: str, templated: bo
     continued = bool((graph.context != UNKNOWN).any())
     if graph.messages is not None:
         found.append(
-            "prompts are messages of the file, whose common text is not counted, so no ideal hit rate is stated"
+            f"prompts are messages of the file, counted in tokens of {workload.tokenizer}: a server also counts what its "
+            "chat template and definitions of tools add, and has in its cache what a warm-up sent, unless --warmup 0"
+            if workload.tokenizer != "none"
+            else "prompts are messages of the file, and without --tokenizer their tokens are not known, so no ideal hit "
+            "rate is stated"
         )
     elif form != "ids":
         template = " after a chat template" if templated else ""
@@ -81,10 +88,10 @@ def inexact(graph: CallGraph, workload: asked.Workload, form: str, templated: bo
             if workload.tokenizer != "none"
             else f"prompts are words{template}, and without --tokenizer their tokens are not known"
         )
-    if continued and workload.history != "planned" and graph.messages is None:
+    if continued and workload.history != "planned":
         found.append(
             "conversations contain the server's replies, which count as cached: a server that does not keep what it "
-            "generated finds less; --history planned is exact"
+            "generated finds less; with --history planned the plan has all of each prompt"
         )
     if graph.block is None and graph.prefix_tokens is not None and not continued and graph.messages is None:
         found.append(
