@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,7 @@ class Http2Peer:
         self.open: set[int] = set()  # requests that are not answered yet, or not whole yet
         self.most_open = 0
         self.resets: dict[int, int] = {}  # stream -> code
+        self.ended = threading.Event()  # all that the client sent has been read
         self.left: int | None = None  # code of the client's GOAWAY
         self.error: Exception | None = None
         self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings)
@@ -103,7 +105,7 @@ def http2_server(
 ) -> Iterator[tuple[Any, list[Http2Peer]]]:
     """Yields its address and the peers. *answer* is called with each request; *settings*: names of h2's SettingCodes.
 
-    Afterwards no client has broken the protocol.
+    Clients leave first; afterwards what they sent last has been read, and no client has broken the protocol.
     """
     codes = {h2.settings.SettingCodes[name.upper()]: value for name, value in settings.items()}
     peers: list[Http2Peer] = []
@@ -111,9 +113,13 @@ def http2_server(
     def script(connection: socket.socket, number: int) -> None:
         peer = Http2Peer(connection, codes, opens_windows, tls)
         peers.append(peer)
-        for stream in peer.requests():
-            answer(peer, stream)
+        try:
+            for stream in peer.requests():
+                answer(peer, stream)
+        finally:
+            peer.ended.set()
 
     with scripted(script) as address:
         yield address, peers
+        assert all(peer.ended.wait(60) for peer in peers)
     assert [peer.error for peer in peers if peer.error] == []

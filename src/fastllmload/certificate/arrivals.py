@@ -229,14 +229,20 @@ def drift(t_sched: Times, lag: Times) -> float | None:
     """
     if len(lag) < 100 or t_sched[-1] == t_sched[0]:
         return None
-    parts = np.array_split(np.arange(len(lag)), SECTIONS)
-    at = np.array([np.median(t_sched[part]) for part in parts]) / 1e9
-    height = np.array([np.median(lag[part]) for part in parts]) / 1e3
+    at, height = section_medians(t_sched) / 1e9, section_medians(lag) / 1e3
     i, j = np.triu_indices(len(at), 1)
     distinct = at[j] > at[i]
     if not distinct.any():
         return None
     return float(np.median((height[j] - height[i])[distinct] / (at[j] - at[i])[distinct]))
+
+
+def section_medians(values: Times) -> Floats:
+    """Median of each of SECTIONS parts, of which the first may have one value more (`np.array_split`)."""
+    size, larger = divmod(len(values), SECTIONS)
+    border = larger * (size + 1)
+    parts = values[:border].reshape(larger, size + 1), values[border:].reshape(SECTIONS - larger, size)
+    return np.concatenate([np.median(part, axis=1) for part in parts if len(part)])
 
 
 def late_intervals(sends: Sends) -> Times:

@@ -27,22 +27,20 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 def _fraction(x: float, a: float, b: float) -> float:
     """The continued fraction of the incomplete beta function, by Lentz's method."""
-    c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > TINY else TINY)
     result = d
     for m in range(1, STEPS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for term in (even, odd):
-            d = 1 / _off_zero(1 + term * d)
-            c = _off_zero(1 + term / c)
+            d, c = 1 + term * d, 1 + term / c
+            d = 1 / (d if abs(d) > TINY else TINY)
+            c = c if abs(c) > TINY else TINY
             result *= c * d
         if abs(c * d - 1) < PRECISION:
             break
     return result
-
-
-def _off_zero(value: float) -> float:
-    return value if abs(value) > TINY else TINY
 
 
 def t_two_sided(t: float, df: float) -> float:

@@ -13,9 +13,7 @@ def on_screen(text: str) -> str:
     """*text* made safe for a terminal: no text from a server or a folder can move the cursor, set the title or change the
     direction of text. Line ends are kept.
     """
-    return (
-        text if text.isprintable() else "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
-    )
+    return "\n".join(map(one_screen_line, text.split("\n")))
 
 
 def one_screen_line(text: str) -> str:
