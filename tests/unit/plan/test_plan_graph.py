@@ -184,6 +184,38 @@ def test_a_planned_history_is_in_the_body(tmp_path):
     assert messages[1][:2] == messages[2][:2] and (found.turns["flags"] & STITCHED).sum() == 0
 
 
+def test_ideal_hits_of_messages_are_those_of_the_bodies(tmp_path):
+    """Two rounds of a session in which one call has an answer of its own in place of the reply: by the texts in the bodies.
+    A planned reply is new in each round, the messages are the same.
+    """
+    tokenizer = load_tokenizer("cl100k_base")
+    assert tokenizer is not None
+    question, own = ({"role": role, "content": f"{role} says so"} for role in ("user", "assistant"))
+    calls = [
+        TracedCall("r", "line 1", "r", 0, 5, messages=[question], start_ns=0),
+        TracedCall("x", "line 2", "r", 0, 6, messages=[own, question], after=[After("r")], context="r"),
+        TracedCall("y", "line 3", "r", 0, 7, messages=[question], after=[After("x")], context="x"),
+    ]
+    found = planned(tmp_path / "bodies", build_graph("test", "0" * 64, calls), 2, history="planned")
+    texts = [
+        [tokenizer.encode(one["content"]) for one in json.loads(body)["messages"]]
+        for body in bodies_of(tmp_path / "bodies", found)
+    ]
+    assert found.input_tokens.tolist() == [sum(map(len, each)) for each in texts]
+    ideal = []
+    for call, mine in enumerate(texts):
+        flat = [each for one in mine for each in one]
+        before = ([each for one in other for each in one] for other in texts[:call])
+        ideal.append(min(len(flat) - 1, max((common_start(flat, other) for other in before), default=0)))
+    assert found.graph["calls.npy"]["ideal_tokens"].tolist() == ideal
+
+
+def common_start(one: list[int], other: list[int]) -> int:
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
 def test_a_second_root_counts_from_the_first(tmp_path):
     calls = [
         call("a0", [1], 16, start_ns=0),

@@ -129,9 +129,7 @@ class GraphSessions:
             self._segments = segments_of(self._graph, calls)
 
     def _message_hits(self, chosen: ChosenCalls, planned: bool) -> tuple[IdealHits | None, IdealHits | None]:
-        """Of the *chosen* calls, or of all where sessions are under way: with a cache without end, and with the given one. A
-        round of the trace finds the messages of those before it.
-        """
+        """Of the *chosen* calls, or of all where sessions are under way: with a cache without end, and a given one."""
         if self._tokenizer is None:
             return None, None
         call, order = np.arange(len(self._graph)), self._order_sent()
@@ -141,6 +139,8 @@ class GraphSessions:
             call = chosen.call
             order = np.lexsort((due[call], chosen.round))
         most = self.workload.cache_blocks
+        if not planned and (self._graph.context >= 0).any():
+            most = None  # how long a server keeps what it generated is not known
         ideal = message_hits(self._entire, call, order, self._tokenizer, planned)
         return ideal, None if most is None else message_hits(self._entire, call, order, self._tokenizer, planned, most)
 

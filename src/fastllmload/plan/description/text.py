@@ -165,7 +165,8 @@ def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
 def ideal_text(found: IdealHitRates) -> str:
     parts = [f"{found.token_share:.2%} of the prompt tokens" if found.token_share is not None else "none"]
     if found.whole_block_share is not None and found.whole_block_share != found.token_share:
-        parts.append(f"{found.whole_block_share:.2%} in full blocks")
+        blocks = "in full blocks" if known(found.block_tokens) else "without the last token of each prompt"
+        parts.append(f"{found.whole_block_share:.2%} {blocks}")
     if found.block_share is not None:
         parts.append(f"{found.block_share:.2%} of the blocks")
     if found.cache_token_share is not None:
