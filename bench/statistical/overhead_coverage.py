@@ -5,6 +5,7 @@ is what the proxy noted for the requests of the runs through it: the mean of wha
 arrival, and its median.
 
     python bench/statistical/overhead_coverage.py [--delays 0.2,1,5] [--trials 40] [--pairs 8] [--seconds 2] [--rate 60]
+        [--seed 1000]
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def measured(folder: Path, delay_ms: float, pairs: int, seconds: float, rate: fl
              "--pairs", str(pairs), "--duration", str(seconds), "--rate", str(rate), "--seed", str(seed),
              "--isl", "32", "--osl", str(TOKENS), "--warmup", "8", "--settle", "0", "-o", str(folder / "o"), *more],
             capture_output=True, text=True, timeout=60 + pairs * (2 * seconds + 60), check=False,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2] / "src"), *sys.path[1:]])},
         )  # fmt: skip
     if not (folder / "o" / "overhead.json").exists():
         raise NoTruthError(f"nothing was measured:\n{done.stdout}{done.stderr}")
@@ -131,6 +132,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1000, help="of the first trial; each next one has the next seed")
     asked = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -141,7 +143,7 @@ def main() -> int:
                     break
                 folder = Path(place) / f"{delay_ms:g}-{number}"
                 try:
-                    one = measured(folder, delay_ms, asked.pairs, asked.seconds, asked.rate, 1000 + number)
+                    one = measured(folder, delay_ms, asked.pairs, asked.seconds, asked.rate, asked.seed + number)
                 except NoTruthError as problem:
                     print(f"{delay_ms:g} ms, trial {number + 1}: not judged: {problem}", flush=True)
                     continue
