@@ -87,6 +87,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     dataset_path: str | None = None  # the file of a trace or data set
     prompt: str | None = None  # of every request; None: each has its own
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
+    dataset_lengths: tuple[
+        tuple[str, int], ...
+    ] = ()  # bound, such as max-input, and tokens: other entries are left out
     hf_split: str | None = None  # of a data set of Hugging Face; None: train, or the only one
     hf_subset: str | None = None  # of a data set of Hugging Face; None: its default
     dataset_columns: tuple[tuple[str, str], ...] = ()  # prompt, answer, output_tokens or class, and its column

@@ -63,6 +63,10 @@ class Dataset:
     def ordered(self, seed: int | str) -> Iterator[DatasetRequest]:
         return endless(self.requests, seed if self.shuffled else None)
 
+    def has_own_length(self, one: DatasetRequest) -> bool:
+        """Whether the output length of *one* goes before --osl."""
+        return self.own_lengths and one.output_tokens is not None
+
     def of_class(self, name: str) -> Dataset:
         """The entries of class *name*; the others are left out. InputError when there are none."""
         mine = [one for one in self.requests if one.name == name]

@@ -107,7 +107,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.between, read.columns, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object,
-    read.listen, read.matchers, read.metric, read.models, read.page, read.pair, read.path, read.penalty,
+    read.length_bounds, read.listen, read.matchers, read.metric, read.models, read.page, read.pair, read.path, read.penalty,
     read.percentile_metrics, read.port, read.prompt, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.read_header,
     read.session_end, read.session_field, read.session_header, read.session_start, read.session_token, read.text,
     read.url, read.url_path,

@@ -78,6 +78,11 @@ EVERY_OPTION = {
     "dataset-path": ("f", "workload.dataset_path", "f"),
     "prompt": ("Hello", "workload.prompt", "Hello"),
     "dataset-class": ("chat", "workload.dataset_class", "chat"),
+    "dataset-lengths": (
+        "min-input=4,max-total=2k",
+        "workload.dataset_lengths",
+        (("min-input", 4), ("max-total", 2000)),
+    ),
     "hf-split": ("test[:9]", "workload.hf_split", "test[:9]"),
     "hf-subset": ("main", "workload.hf_subset", "main"),
     "dataset-column": ("prompt=a,answer=b", "workload.dataset_columns", (("prompt", "a"), ("answer", "b"))),
@@ -178,7 +183,10 @@ COMPANIONS = {  # options that an option requires
     "telemetry-match": ["--rate", "1", "--telemetry-url", "prometheus+http://h:9090"],
     "model-order": ["--rate", "1", "--models", "a,b"],
     "dataset-path": ["--workload", "azure"],
-    "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
+    **{
+        name: ["--rate", "1", "--workload", "custom", "--dataset-path", "f"]
+        for name in ("dataset-class", "dataset-lengths")
+    },
     **{
         name: ["--rate", "1", "--workload", "hf", "--dataset-path", "f"]
         for name in ("hf-split", "hf-subset", "dataset-column")
@@ -518,6 +526,20 @@ def test_labels_keep_blanks_and_commas():
             "--workload azure --dataset-path f --dataset-class a",
             ("option-not-applicable", "--dataset-class", "--workload azure", "no classes"),
         ),
+        *(
+            (f"--rate 5 --workload sharegpt --dataset-path f --dataset-lengths {text}", refusal)
+            for text, refusal in (
+                ("5", ("value-invalid", "'5'", "min-input=TOKENS", "max-total=TOKENS")),
+                ("min-input=4,min-input=5", ("value-invalid", "'min-input=5'", "each once")),
+                ("max-input=", ("value-invalid", "'max-input='")),
+                ("max-input=0", ("count-invalid", "above 0")),
+                ("min-total=9,max-total=8", ("value-invalid", "min-total 9 above max-total 8")),
+                ("max-input=8 --turns all", ("option-not-applicable", "--dataset-lengths", "without --turns")),
+                ("max-input=8 --tokenizer none", ("option-not-applicable", "--tokenizer none counts none")),
+            )
+        ),
+        ("--rate 5 --dataset-lengths max-input=8", ("option-not-applicable", "--dataset-lengths", "sharegpt")),
+        ("--rate 5 --prompt a --dataset-lengths max-input=8", ("option-not-applicable", "--dataset-lengths")),
         ("--rate 5 --dataset-class a", ("option-not-applicable", "--dataset-class", "--workload custom", "csv")),
         (
             "--rate 5 --workload batch --dataset-path f --dataset-class a",

@@ -298,3 +298,62 @@ def test_columns_of_any_name_are_read(name: str, text: str, tmp_path: Path) -> N
         read_dataset(name, tmp_path / "f", None)
     with raises_code("dataset-column-unknown", "'answer'", "topic"):
         read_dataset(name, tmp_path / "f", None, (("prompt", "answer"),))
+
+
+SIZES = [("a", "b"), ("a " * 4, "b " * 4), ("a " * 40, "b " * 3), ("a " * 41, "b " * 9), ("a " * 5, "b " * 95)]
+
+
+def sized(tmp_path: Path) -> Path:
+    """A ShareGPT file whose entries have the tokens of SIZES."""
+    file = tmp_path / "sizes.json"
+    turns = [
+        [{"from": "human", "value": one.strip()}, {"from": "gpt", "value": two.strip()}]
+        for one, two in (*SIZES, ("", "b"))
+    ]
+    file.write_text(json.dumps([{"conversations": each} for each in turns]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("bounds", "osl", "kept"),
+    [
+        ((("min-input", 4),), None, [(4, 4), (40, 3), (41, 9), (5, 95)]),
+        ((("min-input", 4), ("max-input", 40), ("min-output", 4)), None, [(4, 4), (5, 95)]),
+        ((("max-total", 50),), None, [(1, 1), (4, 4), (40, 3), (41, 9)]),
+        ((("min-total", 50), ("max-output", 94)), None, [(41, 9)]),
+        ((("max-total", 50),), "10", [(1, 10), (4, 10), (40, 10), (5, 10)]),
+        ((("max-input", 4),), "uniform:7,7", [(1, 7), (4, 7)]),
+    ],
+)
+def test_entries_of_other_lengths_are_left_out(
+    tmp_path: Path, bounds: tuple[tuple[str, int], ...], osl: str | None, kept: list[tuple[int, int]]
+) -> None:
+    """Bounds are inclusive, of the tokens that are sent; the plan says which and how many."""
+    plan = planned(tmp_path, "sharegpt", sized(tmp_path), 5 * len(kept), dataset_lengths=bounds, osl=osl)
+    bodies = [json.loads(plan.body(number)) for number in range(plan.requests)]
+    words = [len(body["messages"][-1]["content"].split()) for body in bodies]
+    found = zip(words, (body["max_tokens"] for body in bodies), strict=True)
+    assert sorted(found) == sorted(kept * 5)
+    facts = plan.description.workload.dataset
+    assert (facts.requests, facts.left_out) == (len(kept), 6 - len(kept))
+    assert facts.subset.endswith(f"within {','.join(f'{name}={limit}' for name, limit in bounds)} tokens")
+
+
+@pytest.mark.parametrize(
+    ("entry", "bounds", "osl", "refusal"),
+    [
+        ({"prompt": "a b"}, (("min-input", 3),), "5", ("dataset-empty", "min-input=3", "all 1 entries", "widen")),
+        ({"prompt": "a b"}, (("max-total", 9),), None, ("output-length-missing", "line 1", "max-total")),
+        ({"prompt": "a b"}, (("max-total", 9),), "uniform:1,9", ("option-not-applicable", "--osl uniform:1,9")),
+    ],
+)
+def test_bounds_that_leave_nothing_or_bound_what_is_not_known(
+    tmp_path: Path,
+    entry: dict[str, Any],
+    bounds: tuple[tuple[str, int], ...],
+    osl: str | None,
+    refusal: tuple[str, ...],
+) -> None:
+    with raises_code(refusal[0]) as error:
+        planned(tmp_path, "custom", lines(tmp_path, [entry]), 1, dataset_lengths=bounds, osl=osl)
+    assert all(text in str(error.value) for text in refusal[1:])

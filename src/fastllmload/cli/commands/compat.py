@@ -38,7 +38,7 @@ def start(words: tuple[str, ...], url: str | None, dry_run: bool, anyway: bool) 
     for secret in secrets:
         redact.add(secret)
     argv.hide(secrets)
-    for line in told(every):
+    for line in report_lines(every):
         click.echo(on_screen(redact(line)), file=sys.stdout if dry_run else sys.stderr)
     if dry_run:
         return 0
@@ -92,7 +92,7 @@ def save(folder: Path, asked: Mapping[str, str]) -> Path:
     return path
 
 
-def told(every: Sequence[Translation]) -> Iterator[str]:
+def report_lines(every: Sequence[Translation]) -> Iterator[str]:
     """The equivalent commands, everything without a counterpart, and what is defined differently."""
     for found in every:
         for command in found.commands:

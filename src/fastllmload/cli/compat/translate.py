@@ -271,6 +271,7 @@ def note(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: l
     """Write or keep what *flag* of *entry* means with *values*, or why it means nothing."""
     if "path" in entry and Path(values[0]).exists():
         reading.written.append((entry["path"], values[0]))
+        reading.variables |= {entry["as"]: values} if "as" in entry else {}
         return
     lacking = reading.lack(flag, entry)
     if "convert" in entry:

@@ -134,6 +134,14 @@ ALIKE = 0.75  # of a name and a text that has a typing error
 MOST_MODELS = 10_000
 MATCHER = r'\s*[a-zA-Z_]\w*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\\n]|\\.)*"\s*'
 MATCHERS = re.compile(rf"{MATCHER}(?:,{MATCHER})*")
+LENGTH_BOUNDS = (
+    "min-input",
+    "max-input",
+    "min-output",
+    "max-output",
+    "min-total",
+    "max-total",
+)  # of entries of a data set
 COLUMN_ROLES = ("prompt", "answer", "output_tokens", "class")  # of a data set
 RANDOM = "random"  # vLLM's name of its drawn lengths
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
@@ -625,6 +633,24 @@ def columns(text: str) -> tuple[tuple[str, str], ...]:
                 f"has the entry {entry.strip()!r}; write {', '.join(f'{one}=COLUMN' for one in COLUMN_ROLES)}, each once",
             )
         found[role] = name
+    return tuple(found.items())
+
+
+def length_bounds(text: str) -> tuple[tuple[str, int], ...]:
+    """`BOUND=TOKENS,...`, each of LENGTH_BOUNDS at most once."""
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        bound, _, tokens = (part.strip() for part in entry.partition("="))
+        if bound not in LENGTH_BOUNDS or not tokens or bound in found:
+            raise InvalidValue(
+                "value-invalid",
+                f"has the entry {entry.strip()!r}; write {', '.join(f'{one}=TOKENS' for one in LENGTH_BOUNDS)}, each once",
+            )
+        found[bound] = count(tokens)
+    for of in ("input", "output", "total"):
+        least, most = found.get(f"min-{of}", 0), found.get(f"max-{of}")
+        if most is not None and least > most:
+            raise InvalidValue("value-invalid", f"has min-{of} {least} above max-{of} {most}; exchange them")
     return tuple(found.items())
 
 

@@ -36,9 +36,9 @@ from fastllmload.simulator.profile import REPEATED
 PLANNED = (
     "models", "model_zipf", "model_order", "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps",
     "ramp_up_end_rps", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl",
-    "dataset_path", "prompt", "dataset_class", "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing",
-    "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history", "tool_turns",
-    "cancel_share", "cancel_after", "slow_readers", "abandon",
+    "dataset_path", "prompt", "dataset_class", "dataset_lengths", "trace_speed", "trace_from", "trace_to", "trace_loop",
+    "trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks", "turns", "think_time", "history",
+    "tool_turns", "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 TABLES = ("custom", "csv", "hf")  # data sets whose entries have columns, or fields; one can be a class
 OF_SESSIONS = (*SESSION_TRACES, "mooncake")
@@ -146,6 +146,13 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in TABLES,
          f"{{where}} chooses entries of a data set by their class; add --workload {named(TABLES)}",
          ("dataset_class",)),
+    OptionRule("option-not-applicable",
+         lambda o: o.workload not in DATASETS or o.get("workload.prompt") is not None
+         or o.get("workload.turns") is not None,
+         f"{{where}} chooses single requests of a data set; add --workload {named(DATASETS)}, without --turns",
+         ("dataset_lengths",)),
+    OptionRule("option-not-applicable", lambda o: o.get("workload.tokenizer") == "none",
+         "{where} counts tokens, and --tokenizer none counts none; leave one out", ("dataset_lengths",)),
     OptionRule("option-not-applicable", lambda o: o.workload != "hf",
          "{where} is about a data set of Hugging Face; add --workload hf", ("hf_split", "hf_subset")),
     OptionRule("option-not-applicable", lambda o: o.workload not in TABLES or (o.get("workload.turns") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, wri
 from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.content.image import Images
 from fastllmload.workload.dataset import Dataset
-from fastllmload.workload.lengths import parse_lengths
+from fastllmload.workload.lengths import Fixed, parse_lengths
+from fastllmload.workload.request import DatasetRequest
 from fastllmload.workload.synthetic import Quota
-from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 
 SUBSETS = {  # of the file
     "sharegpt": "conversations with a question and an answer to it: their first question",
@@ -49,7 +51,7 @@ class DatasetPrompts:
         lengths, counted = Mersenne(f"{self._origin}/lengths"), dict[int, int]()
         number = {name: at for at, name in enumerate(self._classes)}
         for one in self._dataset.ordered(self._origin):
-            own = osl is None or (self._dataset.own_lengths and one.output_tokens is not None)
+            own = osl is None or self._dataset.has_own_length(one)
             tokens = one.output_tokens if osl is None or own else osl.draw(lengths)
             if tokens is None:
                 raise InputError("output-length-missing", f"{one.where} has no output length; add --osl")
@@ -76,6 +78,52 @@ class DatasetPrompts:
 
 
 def subset_facts(facts: DatasetFacts, workload: asked.Workload) -> DatasetFacts:
-    """The *facts* of a data set, of which *workload* may use one class."""
+    """The *facts* of a data set, of which *workload* may use one class, and entries of some lengths."""
     subset = facts.subset if workload.dataset_class is None else f"entries of class {workload.dataset_class}"
+    if workload.dataset_lengths:
+        subset = f"{subset}; of these those within {bounds_text(workload)} tokens"
     return replace(facts, subset=subset)
+
+
+def bounds_text(workload: asked.Workload) -> str:
+    """As typed: `min-input=4,max-total=2048`."""
+    return ",".join(f"{bound}={tokens}" for bound, tokens in workload.dataset_lengths)
+
+
+def of_lengths(workload: asked.Workload, dataset: Dataset, tokenizer: Tokenizer | None) -> Dataset:
+    """The entries of *dataset* whose tokens are within --dataset-lengths, inclusively; the others are left out. InputError
+    when none is left, or an output that has a bound is not known.
+    """
+    if not workload.dataset_lengths:
+        return dataset
+    osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
+    if not isinstance(osl, Fixed | None) and not all(bound.endswith("-input") for bound, _ in workload.dataset_lengths):
+        raise InputError(
+            "option-not-applicable",
+            f"--dataset-lengths bounds the output of entries, which --osl {workload.osl} draws for each request; give --osl "
+            "one length, or bound the input alone",
+        )
+
+    def within(one: DatasetRequest) -> bool:
+        size = {"input": one.tokens(tokenizer)}
+        output = osl.tokens if isinstance(osl, Fixed) and not dataset.has_own_length(one) else one.output_tokens
+        if output is not None:
+            size |= {"output": output, "total": size["input"] + output}
+        for bound, limit in workload.dataset_lengths:
+            side, _, of = bound.partition("-")
+            if of not in size:
+                raise InputError(
+                    "output-length-missing", f"{one.where} has no output length, which {bound} bounds; add --osl"
+                )
+            if size[of] < limit if side == "min" else size[of] > limit:
+                return False
+        return True
+
+    found = [one for one in dataset.requests if within(one)]
+    if not found:
+        raise InputError(
+            "dataset-empty",
+            f"--dataset-lengths {bounds_text(workload)} leaves out all {len(dataset.requests)} entries of "
+            f"{workload.dataset_path}; widen the bounds",
+        )
+    return dataclasses.replace(dataset, requests=found, left_out=dataset.left_out + len(dataset.requests) - len(found))

@@ -12,7 +12,7 @@ from fastllmload.plan.conversations.opening import Opening
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
 from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.prompts.composed import ComposedPrompts
-from fastllmload.plan.prompts.dataset import DatasetPrompts
+from fastllmload.plan.prompts.dataset import DatasetPrompts, of_lengths
 from fastllmload.plan.prompts.source import Origin, PromptSource
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts, check_drawn
 from fastllmload.plan.standard import OWN_TEXT
@@ -23,7 +23,7 @@ from fastllmload.workload.dialogues import Dialogues, read_dialogues
 from fastllmload.workload.graph import CallGraph, read_longest_waits
 from fastllmload.workload.hugging_face import read_hub
 from fastllmload.workload.lengths import parse_lengths
-from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
 from fastllmload.workload.traces import mooncake
 from fastllmload.workload.traces.formats import CALL_GRAPHS, read_call_graph
@@ -80,10 +80,7 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         return LoadedWorkload(of_one_prompt(workload.prompt))
     if workload.name in DATASETS:
         assert path is not None
-        if workload.name == "hf":
-            return LoadedWorkload(read_hub(workload).requests(tokenizer))
-        dataset = read_dataset(workload.name, path, tokenizer, workload.dataset_columns)
-        return LoadedWorkload(dataset if workload.dataset_class is None else dataset.of_class(workload.dataset_class))
+        return LoadedWorkload(of_lengths(workload, _dataset(workload, path, tokenizer), tokenizer))
     if workload.name == CONVERSATION:
         return LoadedWorkload(None if path is None else read_dataset("sharegpt", path, tokenizer))
     if workload.name in OWN_TEXT:
@@ -116,6 +113,13 @@ OF_SESSIONS: dict[str, Callable[[Workload], bool]] = {
 def has_sessions(name: str, path: Path) -> bool:
     """Whether the workload *name* is a trace of sessions; rows of Mooncake form them where one of them says which."""
     return name in CALL_GRAPHS and (name not in TRACES or mooncake.has_sessions(open_trace(path)))
+
+
+def _dataset(workload: Workload, path: Path, tokenizer: Tokenizer | None) -> Dataset:
+    if workload.name == "hf":
+        return read_hub(workload).requests(tokenizer)
+    found = read_dataset(workload.name, path, tokenizer, workload.dataset_columns)
+    return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:

@@ -912,3 +912,9 @@ vllm bench latency --model m --input-len 128 --output-len 256 --batch-size 8 --n
 
 #! sglang.bench_offline_throughput
 python -m sglang.bench_offline_throughput --model-path m --num-prompts 64 --dataset-name random
+
+python3 -m sglang.bench_serving --backend sglang --dataset-name sharegpt --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json \
+  --num-prompts 48 --request-rate inf --sharegpt-context-len 3072 --disable-ignore-eos
+
+evalscope perf --model Qwen/Qwen2.5-0.5B-Instruct --url http://127.0.0.1:8000/v1/chat/completions --api openai --dataset openqa --parallel 10 \
+  --number 20 --tokenizer-path Qwen/Qwen2.5-0.5B-Instruct --min-prompt-length 2 --max-prompt-length 1024 --max-tokens 100 --stream
