@@ -918,3 +918,6 @@ python3 -m sglang.bench_serving --backend sglang --dataset-name sharegpt --datas
 
 evalscope perf --model Qwen/Qwen2.5-0.5B-Instruct --url http://127.0.0.1:8000/v1/chat/completions --api openai --dataset openqa --parallel 10 \
   --number 20 --tokenizer-path Qwen/Qwen2.5-0.5B-Instruct --min-prompt-length 2 --max-prompt-length 1024 --max-tokens 100 --stream
+
+guidellm benchmark --target http://localhost:8000 --profile poisson --rate 4 --max-seconds 60 \
+  --data "prompt_tokens=256,output_tokens=128,turns=4"

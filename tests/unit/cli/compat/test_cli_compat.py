@@ -871,8 +871,14 @@ def test_turns_of_guidellm_at_a_rate_are_counted_otherwise(
     sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--data", "prompt_tokens=9,output_tokens=4,turns=3", "--max-seconds", "5")
-    assert main(["compat", *GUIDELLM[:6], *words]) == 2
+    assert main(["compat", "guidellm", *words]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--data turns=3")
+    for profile, arrival in (("constant", "constant"), ("poisson", "poisson")):
+        load = settings_of(sent, "guidellm", "--profile", profile, "--rate", "6", *words).load
+        assert (load.rate, load.arrival, load.duration) == (2.0, arrival, 5.0)
+        assert "--data turns=3: nearly the same: a rate counts turns" in capsys.readouterr().err
+    settings_of(sent, "guidellm", "--profile", "constant", "--rate", "3,6", *words)
+    assert [each.load.rate for each in sent] == [1, 2]
     settings = settings_of(sent, "guidellm", "--profile", "synchronous", *words, "--max-requests", "10")
     assert (settings.workload.turns, settings.load.num_requests) == ("3", 4)
     assert "--max-requests 10: nearly the same" in capsys.readouterr().err
