@@ -174,8 +174,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv, hf)."),
         value("--dataset-lengths", "workload.dataset_lengths", read.length_bounds, "BOUNDS",
-              "Only the data set's entries within bounds of tokens: min-input=4,max-input=1024,min-output=4,max-total=2048, of "
-              "prompt (input), answer (output, or --osl) and both (total)."),
+              "Only the data set's entries within bounds of tokens: min-input=4,max-input=1024,min-output=4,max-total=2048, "
+              "of prompt (input), answer (output, or --osl) and both (total)."),
         value("--hf-split", "workload.hf_split", read.text, "SPLIT",
               "Split of a data set of Hugging Face, such as train[:1000]. Default: train, or the only one."),
         value("--hf-subset", "workload.hf_subset", read.text, "NAME", "Subset of a data set of Hugging Face."),

@@ -135,7 +135,8 @@ def test_what_is_not_in_a_table_is_refused_with_the_rest(
     assert main(["compat", *words]) == 2
     printed = capsys.readouterr().err
     assert (
-        says(printed, "compat-load-differs", "--flurb", "--probe-request-rate") and "--trust-remote-code: ignored" in printed
+        says(printed, "compat-load-differs", "--flurb", "--probe-request-rate")
+        and "--trust-remote-code: ignored" in printed
     )
     assert main(["compat", "--anyway", *words]) == 0 and len(sent) == 1
 
