@@ -193,7 +193,7 @@ def test_unknown_keys_are_left_out() -> None:
 def test_every_text_of_settings_that_can_be_a_name_is_declared() -> None:
     """What a user may write freely into a setting: texts, less those that the program itself gives a list of values."""
     closed = re.compile(
-        r"name|endpoint_type|arrival|isl|osl|prompt_form|continuous_usage|dataset_class|counting|turns"
+        r"name|endpoint_type|arrival|isl|osl|prompt_form|continuous_usage|dataset_class|dataset_lengths|counting|turns"
         r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|percentile_metrics|power"
         r"|cancel_after|slow_readers|abandon|goodput|collect|on_host_loss|trace_timing|trace_max_wait|trace_prompts|session_start|server"
         r"|model_order"
