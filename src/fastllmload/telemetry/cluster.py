@@ -139,7 +139,7 @@ def per_second(found: TelemetryRecord, spans: Spans, server: ReplicaFigures, nam
 def speculation(spans: Spans) -> Speculation | None:
     """By counters where the servers have them, else by their gauges; None without any, or if nothing was drafted."""
     drafts, proposed, accepted = (spans.increment(name) for name in ("drafts", "draft_tokens", "accepted_tokens"))
-    length, rate = (spans.mean(name) for name in ("acceptance_length", "acceptance_rate"))
+    length, rate = (drafting(spans, name) for name in ("acceptance_length", "acceptance_rate"))
     gauges = [each for each in (length, rate) if each is not None]
     if proposed is not None and accepted is not None and proposed[0] > 0:
         counted = drafts is not None and drafts[0] > 0
@@ -152,7 +152,7 @@ def speculation(spans: Spans) -> Speculation | None:
             method="counters" if counted or length is None else "counters, length by a gauge",
             source=f"{accepted[1]} / {proposed[1]}",
         )
-    if not any(sum(values) > 0 for values, _ in gauges):
+    if not gauges:
         return None
     return Speculation(
         acceptance_length=middle(length),
@@ -160,6 +160,22 @@ def speculation(spans: Spans) -> Speculation | None:
         method="gauges",
         source=", ".join(source for _, source in gauges),
     )
+
+
+def drafting(spans: Spans, name: str) -> tuple[list[float], str] | None:
+    """Mean of a gauge of acceptance by server, over reads of which the length, if it has one, is not 0: servers that have
+    drafted nothing so far, or never draft, say 0.
+    """
+    found, drafted = [], []
+    lengths = {one.origin: one for one in spans.server("acceptance_length")}
+    for one in spans.server(name):
+        length = lengths.get(one.origin, one)
+        never = length.t_before[~(length.value > 0)]
+        values = spans.gauge(one, ~np.isin(one.t_before, never))
+        if len(values):
+            drafted.append(one)
+            found.append(float(values.mean()))
+    return (found, spans.source(drafted)) if found else None
 
 
 def accepted_of_drafts(spans: Spans) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
 from fastllmload.telemetry.server_figures import Spans
-from fastllmload.telemetry.servers import DEVICE, NODE
+from fastllmload.telemetry.servers import DEVICE, NODE, OF_NODES
 
 LEAST = 2  # different values in the window
 NVML = re.compile(r"gpu(\d+)\.(\w+)")
@@ -125,7 +125,9 @@ def identity(series: TelemetrySeries, uuids: dict[str, str | None]) -> tuple[str
 
 
 def devices_of(found: TelemetryRecord) -> list[Device]:
-    """All GPUs. What several exporters say of one UUID is of one device; without a UUID, of a node's number."""
+    """All GPUs. What several exporters say of one UUID is of one device; without a UUID, of a node's number, also where
+    another exporter has the UUID of that.
+    """
     facts = (fact for source in found.sources for fact in source.facts)
     uuids = {str(fact.get("index")): fact.get("uuid") for fact in facts}
     devices: dict[object, Device] = {}
@@ -138,7 +140,20 @@ def devices_of(found: TelemetryRecord) -> list[Device]:
         device.gpu = one.gpu if device.gpu is None else device.gpu
         device.node = one.node if "node" in labels_of(series) else device.node  # its own name, not that of its URL
         device.series.setdefault(quantity, []).append(series)
-    return list(devices.values())
+    return joined(list(devices.values()))
+
+
+def joined(devices: Sequence[Device]) -> list[Device]:
+    """Without those that have no UUID and are, by node and number, the one device that has: its series are that device's."""
+    found = []
+    for device in devices:
+        same = [one for one in devices if one.uuid is not None and (one.node, one.gpu) == (device.node, device.gpu)]
+        if device.uuid is not None or device.gpu is None or len(same) != 1:
+            found.append(device)
+            continue
+        for quantity, series in device.series.items():
+            same[0].series.setdefault(quantity, []).extend(series)
+    return found
 
 
 def described(device: Device, spans: Spans, window: Window) -> Gpu:
@@ -183,7 +198,7 @@ def nodes_of(found: TelemetryRecord, gpus: Sequence[Gpu], spans: Spans, window: 
     """Nodes by the host names that exporters of GPUs and of nodes give, else by those of their URLs."""
     pages: dict[str, dict[str, TelemetrySeries]] = {}
     for series in found.series:
-        if series.source_kind == NODE:
+        if series.source_kind == NODE and series.name.startswith(OF_NODES):  # not what --scrape-metric asked for
             pages.setdefault(node_of(series), {})[series.name] = series
     names = dict.fromkeys([str(gpu.node) for gpu in gpus if gpu.node != HERE] + list(pages))
     return tuple(
@@ -204,6 +219,12 @@ def one_node(name: str, gpus: Sequence[Gpu], series: dict[str, TelemetrySeries],
         cpu_busy=1 - idle_s / cpu_s if cpu_s and idle_s is not None else None,
         memory_available_bytes=None if memory is None else first(spans, [memory], "min"),
     )
+
+
+def until(series: TelemetrySeries, end_ns: int) -> TelemetrySeries:
+    """Its reads until *end_ns*: between the last of these and the next one power is not that of before."""
+    kept = series.t_ns <= end_ns
+    return replace(series, t_before=series.t_before[kept], t_after=series.t_after[kept], value=series.value[kept])
 
 
 def energy_of(
@@ -232,8 +253,9 @@ def energy_of(
     ]
     idle_w = None
     if idle_until_ns is not None:
+        idle = [[until(series, idle_until_ns) for series in each] for each in meters]
         before = Window(min(int(series.t_ns[0]) for series in chain(*meters)), idle_until_ns, closed=True)
-        idle_w = added_up([taken_by(each, before)[0].watts for each in meters])
+        idle_w = added_up([taken_by(each, before)[0].watts for each in idle])
     return Energy(
         energy_j=joules(watts, window),
         power_w=watts,

@@ -20,7 +20,9 @@ HEADER_BYTES = 256
 
 
 class SeriesEntry(msgspec.Struct, frozen=True):
-    """One series. *name* is ours, *source_name* what the source calls it; *kind*: gauge, or counter since its start."""
+    """One series. *name* is ours, *source_name* what the source calls it; *kind*: gauge, or counter since its start.
+    *restarts_ns*: middles of the reads at which a part of the sum had begun again; the value itself does not go back then.
+    """
 
     name: str
     source_name: str
@@ -28,6 +30,7 @@ class SeriesEntry(msgspec.Struct, frozen=True):
     unit: str
     kind: str
     labels: str = ""
+    restarts_ns: list[int] = []
 
 
 class SourceEntry(msgspec.Struct):

@@ -70,7 +70,7 @@ class TelemetryLog:
         return entry
 
     def _write(self, source: int, before_ns: int, after_ns: int, readings: Sequence[Reading]) -> None:
-        rows, known = [], len(self.index.series)
+        rows, known, restarted = [], len(self.index.series), False
         for reading in readings:
             number = self._number(source, reading.key)
             if number is not None:
@@ -78,7 +78,10 @@ class TelemetryLog:
                     (before_ns, after_ns) if reading.t_ns is None else (reading.t_ns, reading.until_ns or reading.t_ns)
                 )
                 rows.append(ROW.pack(first, last, reading.value, number, source))
-        if len(self.index.series) > known:
+                if reading.restarted:
+                    self.index.series[number].restarts_ns.append(first + (last - first) // 2)
+                    restarted = True
+        if len(self.index.series) > known or restarted:
             self._save()  # before the rows that refer to it
         if rows and not self.index.disk_full:
             self._append(b"".join(rows))

@@ -39,6 +39,9 @@ class TelemetrySeries:
     t_after: Times
     value: Values
     pool: str | None = None  # label that the user gave to the page
+    restarts_ns: Times = field(
+        default_factory=lambda: np.empty(0, np.int64)
+    )  # of parts of a sum, which does not go back
 
     @property
     def t_ns(self) -> Times:
@@ -95,6 +98,7 @@ def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> 
         t_after=np.ascontiguousarray(rows["t_after"]),
         value=np.ascontiguousarray(rows["value"]),
         pool=source.label,
+        restarts_ns=np.array(entry.restarts_ns, np.int64),
     )
 
 

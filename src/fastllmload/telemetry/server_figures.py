@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from fastllmload.arrays import Mask
 from fastllmload.documents.run_parts.telemetry import ServerFigure, TelemetryEntry
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
@@ -45,11 +46,12 @@ class Spans:
         self.window = window
         self._read_ns: dict[str, Times] = {}
 
-    def gauge(self, series: TelemetrySeries) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Values in the window, gaps left out."""
+    def gauge(self, series: TelemetrySeries, among: Mask | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Values in the window, *among* these reads if given; gaps left out."""
         if self.window is None:
             return np.empty(0)
-        return series.value[self.window.holds(series.t_ns) & ~np.isnan(series.value)]
+        chosen = self.window.holds(series.t_ns) & ~np.isnan(series.value)
+        return series.value[chosen if among is None else chosen & among]
 
     def counter(self, series: TelemetrySeries) -> tuple[float, float, float, float] | None:
         """(first, last, increment, seconds between), counting from 0 after a restart; None without two different samples."""
@@ -120,11 +122,12 @@ class Spans:
         return replace(entry, mean=float(values.mean()), min=float(values.min()), max=float(values.max()))
 
     def restarts(self, series: TelemetrySeries) -> int:
-        """How often a counter of a metrics page went back in the window."""
+        """How often a counter of a metrics page, or a part of a sum, went back in the window."""
         if self.window is None or series.kind != COUNTER or series.source_kind not in (SERVER, ROUTER, GPU, NODE):
             return 0
         seen = self.window.holds(series.t_ns) & ~np.isnan(series.value)
-        return int((np.diff(series.value[seen]) < 0).sum())
+        parts = int(self.window.holds(series.restarts_ns).sum())
+        return int((np.diff(series.value[seen]) < 0).sum()) + parts
 
     @property
     def servers(self) -> list[str]:
@@ -152,7 +155,7 @@ class Spans:
         series = self.server(*names)
         parts = [self.counter(one) for one in series]
         grown = [part[2] for part in parts if part is not None]
-        return (sum(grown), self._source(series)) if grown and len(grown) == len(parts) else None
+        return (sum(grown), self.source(series)) if grown and len(grown) == len(parts) else None
 
     def mean(self, name: str) -> tuple[list[float], str] | None:
         """Mean of the gauge *name* in the window, one per server."""
@@ -160,11 +163,14 @@ class Spans:
         means = [self.gauge(one) for one in series]
         if not means or any(len(values) == 0 for values in means):
             return None
-        return [float(values.mean()) for values in means], self._source(series)
+        return [float(values.mean()) for values in means], self.source(series)
 
-    def _source(self, series: Sequence[TelemetrySeries]) -> str:
+    def source(self, series: Sequence[TelemetrySeries]) -> str:
+        """The servers' names of *series*, and of how many of them it is."""
         names, of = sorted({one.source_name for one in series}), len({one.origin for one in series})
         all_servers = len(self.servers)
+        if series and all(one.source_kind == ROUTER and one.origin not in self.servers for one in series):
+            return f"{', '.join(names)} ({of} router{'s' if of > 1 else ''})"
         many = f" ({of} of {all_servers} servers)" if of < all_servers else f" ({of} servers)" if of > 1 else ""
         return ", ".join(names) + many
 

@@ -10,6 +10,7 @@ import msgspec
 
 SERVER, ROUTER, GPU, NODE = "server", "router", "gpu", "node"
 DEVICE = f"{GPU}."  # begins names of quantities of which each GPU has a series
+OF_NODES = ("node.", "cpu.", "dram.")  # begin names of quantities of a node
 
 
 class WireName(msgspec.Struct, frozen=True):

@@ -324,3 +324,88 @@ def test_throttled_gpus_are_named(tmp_path, since, named):
     assert "gpu0 of n7 was throttled in 100% of its samples" in said and "[gpu-throttled]" in said
     assert ("gpu1 of n7 was throttled by power: DCGM_FI_DEV_POWER_VIOLATION grew" in said) == named
     assert "gpu0 of n7 was throttled by power" not in said
+
+
+def parts_that_begin_again(after_s):
+    """(page of two engines of 100 tokens/s each, page of a node with two packages of 100 W each): the second engine and the
+    counter of the second package begin again *after_s* later.
+    """
+    begun = time.monotonic() + after_s
+    wrap = 262143.0
+
+    def vllm():
+        left = time.monotonic() - begun
+        counted = (1e6 + 100 * left, 100 * left if left >= 0 else 5e5 + 100 * left)
+        return "".join(f'vllm:generation_tokens_total{{engine="{k}"}} {value:.0f}\n' for k, value in enumerate(counted))
+
+    def node():
+        left = time.monotonic() - begun
+        energies = [f'node_rapl_package_joules_total{{index="0"}} {1e5 + 100 * left:.6f}',
+                    f'node_rapl_package_joules_total{{index="1"}} {100 * left % wrap:.6f}']  # fmt: skip
+        return "\n".join(['node_uname_info{nodename="n1"} 1', 'node_load1{node="a"} 2', *energies]) + "\n"
+
+    return vllm, node
+
+
+def test_a_part_that_begins_again_in_the_window_counts_no_other_part_twice(tmp_path):
+    """200 tokens/s and 200 W, less what one of two parts counted between two reads (100 ms, or how long a read was late)."""
+    vllm, node = parts_that_begin_again(7.0)
+    with SimulatorProcess(SimulatorOptions()) as server, page_server(vllm) as one, page_server(node) as other:
+        document, said = run(
+            tmp_path / "run", "--url", server.url, "--telemetry-url", one, "--telemetry-url", other,
+            "--telemetry-url", server.url, "--scrape-metric", "node_load1", "--duration", "12",
+        )  # fmt: skip
+    cluster, seconds = document["cluster"], document["window"]["seconds"]
+    found = load_telemetry(tmp_path / "run")
+    longest = max(np.diff(one.t_before).max() for one in found.series if one.source_kind in ("server", "node")) / 1e9
+    lost = 100 * 2 * longest  # between two reads, and at most that at the ends of the window
+    assert cluster["replicas"][0]["generation_tokens"] == pytest.approx(200 * seconds, abs=2 * lost + 2)
+    assert cluster["energy"]["energy_j"] == pytest.approx(200 * seconds, abs=lost + 1)
+    assert [one["node"] for one in cluster["nodes"]] == ["n1"]
+    assert said.count("[counter-restarted]") == 2
+
+
+def test_a_page_that_takes_seconds_is_read_and_one_that_is_given_twice_is_read_once(tmp_path):
+    """Each read takes 2.2 s; power is that of the law within how its reads are dated."""
+    fast = dcgm()
+
+    def slow():
+        time.sleep(2.2)
+        return fast()
+
+    with SimulatorProcess(SimulatorOptions()) as server, page_server(slow) as exporter:
+        document, _ = run(
+            tmp_path / "run", "--url", server.url, "--duration", "12", "--telemetry-interval", "1s",
+            *("--telemetry-url", exporter, "--telemetry-url", server.url, "--telemetry-url", f"{server.url}/metrics"),
+        )  # fmt: skip
+    energy = document["cluster"]["energy"]
+    assert energy["power_w"] == pytest.approx(720, rel=dated_within(tmp_path / "run")) and energy["devices"] == 2
+    pages = [one["origin"] for one in document["telemetry"]["sources"] if one["kind"] in ("server", "gpu")]
+    assert len(pages) == len(set(pages)) == 2 and document["cluster"]["replicas"] == []
+
+
+def test_a_page_is_of_one_pool(tmp_path):
+    with page_server(dcgm()) as exporter:
+        done = command(
+            *RUN,
+            "-o",
+            tmp_path / "run",
+            "--telemetry-url",
+            f"prefill={exporter}",
+            "--telemetry-url",
+            f"decode={exporter}",
+        )
+    assert done.returncode == 2 and "[options-conflict]" in done.stderr and exporter in done.stderr
+    assert "prefill" in done.stderr and "decode" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_two_servers_of_one_pool_have_their_page(tmp_path):
+    """All requests wait at one of them."""
+    engine = SimulatorOptions(overrides=(("max_running", "1"),))
+    with SimulatorProcess(engine) as one, SimulatorProcess(SimulatorOptions()) as two:
+        run(
+            tmp_path / "run", "--url", one.url, "--telemetry-url", f"decode={one.url}",
+            "--telemetry-url", f"decode={two.url}", "--duration", "2",
+        )  # fmt: skip
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f"waiting decode {one.url}/metrics" in page and f"waiting decode {two.url}/metrics" in page

@@ -1,5 +1,7 @@
 """Figures over several pages, computed by hand: energy by counters, replicas, pools, speculative decoding, adapters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,43 @@ def test_idle_power_is_that_before_the_first_request():
     assert energy.idle_w == pytest.approx(60) and energy.above_idle_j == pytest.approx(2400)
 
 
+def test_idle_power_is_not_mixed_with_that_of_the_load():
+    """100 W until second 9, then 700 W; the counter is renewed every 4 s: nothing between the reads at 8 and 12 is idle."""
+    at = [second // 4 * 4 for second in range(31)]
+    joules = [100.0 * min(t, 9) + 700.0 * max(0, t - 9) for t in at]
+    power = [100.0 if second <= 9 else 700.0 for second in range(31)]
+    for given in (
+        series("gpu.energy_j", joules, labels=GPU.format(0)),
+        series("gpu.power_w", power, "W", "gauge", labels=GPU.format(0)),
+    ):
+        found = record(given)
+        energy = cluster_of(found, Spans(found, WINDOW), WINDOW, None, idle_until_ns=ZERO + 19 * S // 2).energy
+        assert energy.idle_w == pytest.approx(100)
+
+
+def test_a_gpu_whose_uuid_only_one_exporter_says_counts_once():
+    """By node and number; not where two GPUs of that node have the number."""
+    plain = series("gpu.energy_j", straight(301), labels="gpu='0',node='n1'", origin="http://t/metrics")
+    one = series("gpu.energy_j", straight(300), labels=GPU.format(0))
+    for given in ((one, plain), (plain, one)):
+        (gpu,) = cluster(*given).gpus
+        assert gpu.uuid == "GPU-0" and len(gpu.sources) == 2 and gpu.power_w == pytest.approx(300)
+    other = series("gpu.energy_j", straight(100), labels="gpu='0',node='n1',uuid='GPU-7'")
+    elsewhere = series("gpu.energy_j", straight(50), labels="gpu='0',node='n2'", origin="http://t/metrics")
+    assert len(cluster(one, other, plain).gpus) == 3 and len(cluster(one, elsewhere).gpus) == 2
+
+
+def test_a_series_that_was_asked_for_makes_no_node():
+    """Its labels are the exporter's own, {node="a"} included."""
+    page = {"origin": "http://n:9100/metrics", "role": "node"}
+    given = (
+        series("cpu.energy_j", straight(80), labels="node='n1'", **page),
+        series("node_filesystem_avail_bytes", [5.0] * 31, "", "gauge", labels="mountpoint='/',node='a'", **page),
+        series("node_disk_io_now", [5.0] * 31, "", "gauge", **page),
+    )
+    assert [one.node for one in cluster(*given).nodes] == ["n1"]
+
+
 # -- replicas, pools --------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +239,10 @@ def test_routers_are_not_added_to_their_servers():
     )
     found = record(*server(1, 3.0, 10.0, 4.0), *server(2, 1.0, 20.0, 2.0), router)
     assert server_figures(Spans(found, WINDOW), None)["generation_tokens"].value == pytest.approx(300)
+    waiting = series("waiting", [3.0] * 31, "requests", "gauge", origin="http://r/metrics", role="router")
+    found = record(*server(1, 3.0, 10.0, 4.0), *server(2, 1.0, 20.0, 2.0), waiting)
+    figure = server_figures(Spans(found, WINDOW), None)["waiting"]
+    assert (figure.value, figure.source) == (3.0, "their_waiting (1 router)")
     alone = record(router)
     assert server_figures(Spans(alone, WINDOW), None)["generation_tokens"].value == pytest.approx(300)
 
@@ -315,6 +358,29 @@ def test_acceptance_by_gauges_says_so():
     found = cluster(*pair).speculation
     assert (found.acceptance_length, found.acceptance_rate, found.method) == (2.5, 0.75, "gauges")
     assert cluster(counter("draft_tokens", 0.0), counter("accepted_tokens", 0.0)) is None
+
+
+def test_servers_that_drafted_nothing_have_no_part_in_gauges_of_acceptance():
+    """SGLang's gauges are 0 without drafts: of one server until second 15, of another always. A rate of 0 with drafts
+    counts.
+    """
+    given = []
+    for number, length, rate in (
+        ("a", [0.0] * 15 + [2.5] * 16, [0.0] * 15 + [0.5] * 16), ("b", [0.0] * 31, [0.0] * 31), ("c", [1.0] * 31, [0.0] * 31)
+    ):  # fmt: skip
+        more = {"kind": "gauge", "origin": f"http://{number}/metrics", "role": "server"}
+        given += [series("acceptance_length", length, "", **more), series("acceptance_rate", rate, "", **more)]
+    found = cluster(*given).speculation
+    assert (found.acceptance_length, found.acceptance_rate) == pytest.approx((1.75, 0.25))
+    assert "(2 of 3 servers)" in found.source
+    assert cluster(*given[2:4]) is None
+
+
+def test_a_part_of_a_sum_that_began_again_is_said():
+    """The sum does not go back; the warning is by the reads that the record lists."""
+    given = replace(of("a", "generation_tokens", 10.0), restarts_ns=np.array([ZERO + 15 * S, ZERO + 25 * S]))
+    (said,) = warnings(record(given), Spans(record(given), WINDOW), None)
+    assert "[counter-restarted]" in said and "1 times" in said
 
 
 def test_a_full_pool_of_adapters_is_said():

@@ -123,6 +123,22 @@ def test_partitions_share_the_energy_of_their_gpu():
     }  # fmt: skip
 
 
+def test_a_gpu_with_a_value_of_its_own_is_not_added_to_its_partitions():
+    page = "".join(
+        f'DCGM_FI_DEV_FB_USED{{gpu="0",UUID="GPU-aa"{part},Hostname="n1"}} {value}\n'
+        for part, value in (("", 300), (',GPU_I_ID="1"', 100), (',GPU_I_ID="2"', 200))
+    )
+    assert plain(page.encode()) == {"gpu.memory_used_bytes": 300 * 2.0**20}
+
+
+@pytest.mark.parametrize("serial", ["N/A", "", "unknown"])
+def test_gpus_whose_serial_number_is_not_known_have_only_their_number(serial):
+    page = "".join(
+        f'gpu_package_power{{gpu_id="{gpu}",serial_number="{serial}",hostname="n2"}} {100 + gpu}\n' for gpu in (0, 1)
+    )
+    assert {labels for _, labels in read(page.encode())} == {"gpu='0',node='n2'", "gpu='1',node='n2'"}
+
+
 def test_amd():
     """Energy is in uJ, and a counter although the page says gauge; use is in percent, memory in MB."""
     found = read(AMD)

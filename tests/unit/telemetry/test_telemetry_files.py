@@ -44,6 +44,16 @@ def test_rows_come_back_as_series(tmp_path):
     assert telemetry.load(tmp_path).ended
 
 
+def test_reads_at_which_a_part_began_again_come_back(tmp_path):
+    log = new_log(tmp_path)
+    for t, restarted in ((100, False), (300, True), (500, False)):
+        log.add(0, t, t + 10, [Reading(RUNNING, 3.0), Reading(TOKENS, 10.0, restarted=restarted)])
+        found = telemetry.load(tmp_path)  # during the run
+        assert found.first("generation_tokens").restarts_ns.tolist() == ([] if t < 300 else [305])
+    assert found.first("running").restarts_ns.tolist() == []
+    log.close(whole=True)
+
+
 def test_numpy_reads_the_file_by_itself(tmp_path):
     log = new_log(tmp_path)
     log.add(0, 1, 2, [Reading(RUNNING, 3.0)])

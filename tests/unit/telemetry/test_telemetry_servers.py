@@ -170,3 +170,40 @@ def test_a_label_set_without_a_number_leaves_its_sum_unknown_and_no_other():
     assert math.isnan(found["running", ""]) and math.isnan(found["kv_usage", ""])
     assert found["generation_tokens", ""] == 12
     assert found["gpu.power_w", "gpu='1'"] == 250 and math.isnan(found["gpu.power_w", "gpu='0'"])
+
+
+def grown(*pages):
+    """Sums of the tokens of a page's engines over reads of *pages*, and at which of these a part began again."""
+    found = []
+    bodies = iter(pages)
+
+    def behave(connection):
+        while request(connection):
+            connection.sendall(response(next(bodies).encode()))
+
+    with peer(behave) as server:
+        scrape = Scrape(HttpPage(server.spec))
+        for _ in pages:
+            (reading,) = scrape.read()
+            found.append((reading.value, reading.restarted))
+        scrape.close()
+    return found
+
+
+def engines(*values):
+    return "".join(f'vllm:generation_tokens_total{{engine="{k}"}} {value}\n' for k, value in values)
+
+
+def test_an_engine_that_begins_again_alone_does_not_count_the_others_again():
+    """Engine 0 counts from 1000 to 1030; engine 1 from 500 to 7 again: the sum grows by 10 + 7, then by 20 + 1."""
+    pages = (engines((0, 1000), (1, 500)), engines((0, 1010), (1, 7)), engines((0, 1030), (1, 8)))
+    assert grown(*pages) == [(1500.0, False), (1517.0, True), (1538.0, False)]
+
+
+def test_an_engine_that_is_left_out_keeps_what_it_had_counted():
+    pages = (engines((0, 1000), (1, 500)), engines((0, 1010)), engines((0, 1010), (1, 501)), engines((0, 1010), (2, 4)))
+    assert [value for value, _ in grown(*pages)] == [1500.0, 1510.0, 1511.0, 1515.0]
+
+
+def test_the_counter_of_one_engine_goes_back_itself():
+    assert grown(engines((0, 1000)), engines((0, 7))) == [(1000.0, False), (7.0, False)]

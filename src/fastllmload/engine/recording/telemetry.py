@@ -33,6 +33,7 @@ from fastllmload.telemetry.servers import GPU, NODE, SERVER, Engine, engine_of
 from fastllmload.telemetry.spec import SamplerSpec, open_power
 
 PROBE_S = 2.0
+LONGEST_READ_S = 5.0
 ENDING_S = 8.0  # for the last reads
 USUAL = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's
 PROMETHEUS = "prometheus+"  # in front of the URL of a Prometheus server
@@ -100,7 +101,7 @@ class TelemetryDiscovery:
         try:
             for address, path in ((address, path) for address in addresses(base) for path in paths):
                 spec = self._spec(base, address, path, same)
-                answer, problem = ask(spec)
+                answer, problem = ask(spec, read_timeout_s(self._options))
                 if (
                     answer is not None and OWN_STORE in b"\n" + answer.body
                 ):  # its own page; what it has scraped is meant
@@ -153,7 +154,7 @@ class TelemetryDiscovery:
             )
         for one in scraped:
             engine = engine_of("".join(f"{name} 1\n" for name in one.names).encode())
-            found.pages.append(
+            self._add(
                 msgspec.structs.replace(
                     spec,
                     origin=f"http://{one.labels.get('instance', '')} of {base.public_url}: {one.shown}",
@@ -161,7 +162,8 @@ class TelemetryDiscovery:
                     label=label,
                     role=SERVER if engine is None else engine.role,
                     exporter=None if engine is None else engine.name,
-                )
+                ),
+                found,
             )
             if found.engine is None and engine is not None and engine.role == SERVER:
                 found.engine = EngineFacts(name=engine.name)
@@ -169,6 +171,18 @@ class TelemetryDiscovery:
         how_often = f"every {min(every):.3g} to {max(every):.3g} s" if every else "at an unknown interval"
         text = f"{len(scraped)} targets are read from {base.public_url}, which scrapes them {how_often}"
         found.notes.append(coded("telemetry-from-store", f"{text}; figures over the window are between scrapes"))
+
+    def _add(self, spec: PageSpec, found: TelemetryTargets) -> None:
+        """A page that is given twice is read once, since its figures are added to those of others."""
+        same = next((one for one in found.pages if one.origin == spec.origin), None)
+        if same is None:
+            found.pages.append(spec)
+        elif spec.label not in (None, same.label):
+            before = "without a label" if same.label is None else f"with the label {same.label}"
+            raise InputError(
+                "options-conflict",
+                f"--telemetry-url {spec.label}={spec.origin} is also given {before}; a page is of one pool, so give it once",
+            )
 
     def _targeted(self, base: BaseUrl) -> bool:
         """Whether the host of *base* is also a target's, which the API key is sent to."""
@@ -202,7 +216,7 @@ class TelemetryDiscovery:
         engine = engine_of(answer.body)
         if engine is not None:
             spec = msgspec.structs.replace(spec, role=engine.role, exporter=engine.name)
-        found.pages.append(spec)
+        self._add(spec, found)
         if found.engine is None and spec.role == SERVER:
             found.engine = self._engine(spec, base, answer, engine)
 
@@ -280,9 +294,14 @@ class TelemetryDiscovery:
         return (asked.power,)
 
 
-def ask(spec: PageSpec) -> tuple[HttpAnswer | None, str]:
+def read_timeout_s(asked: Telemetry) -> float:
+    """Of a read, and of the request that finds a page: one that is found can be read."""
+    return max(PROBE_S, min(LONGEST_READ_S, 5 * asked.interval))
+
+
+def ask(spec: PageSpec, timeout_s: float = PROBE_S) -> tuple[HttpAnswer | None, str]:
     """(the answer, "") for a 200, else (None, why)."""
-    page = HttpPage(spec, PROBE_S)
+    page = HttpPage(spec, timeout_s)
     try:
         answer = page.get()
     except (SensorError, OSError) as problem:
@@ -346,7 +365,7 @@ class TelemetryProcess:
         self._spec = SamplerSpec(
             folder=str(folder),
             interval_s=asked.interval,
-            timeout_s=max(1.0, min(5.0, 5 * asked.interval)),
+            timeout_s=read_timeout_s(asked),
             pages=tuple(found.pages),
             metrics=asked.metrics,
             power=found.power,

@@ -49,7 +49,7 @@ TOGETHER = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TelemetryCurve:
     """One line; lines with equal *title* and *unit* share a chart. *unit* "ms" is a duration."""
 
@@ -138,10 +138,13 @@ def _labels(one: TelemetrySeries) -> str:
 
 def _one_of(series: Sequence[TelemetrySeries], one: TelemetrySeries) -> str:
     """The source of *one*, by its label if it has one, where several sources have a series of that name."""
-    several = len({other.origin for other in series if other.name == one.name}) > 1
     if one.name.startswith(DEVICE):
         return one.pool or ""
-    return (one.pool or one.origin) if several else ""
+    pools = {other.origin: other.pool for other in series if other.name == one.name}
+    if len(pools) == 1:
+        return ""
+    alone = one.pool is not None and list(pools.values()).count(one.pool) == 1
+    return str(one.pool) if alone else " ".join(text for text in (one.pool, one.origin) if text is not None)
 
 
 def chart_and_label(series: TelemetrySeries) -> tuple[str, str]:
@@ -169,11 +172,15 @@ def _chart(context: ReportContext, key: str, group: Sequence[TelemetryCurve]) ->
 
 
 def values(series: TelemetrySeries, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:
-    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, each a
-    mean of several samples.
+    """(s since *start_ns*, value); a counter as its increase per second, one of energy between new values. At most about
+    *most* points, each a mean of several samples.
     """
     t, y = values_at(series, start_ns, end_ns)
     if series.kind == "counter":
+        if series.unit == "J":  # exporters renew these less often than they are read: zeros and peaks otherwise
+            new = np.diff(y, prepend=y[:1]) != 0
+            new[:1] = new[1:].all()  # else the first value may be much older than its read
+            t, y = t[new], y[new]
         passed = np.diff(t)
         rising = np.diff(y)
         t, y = t[1:], np.where((passed > 0) & (rising >= 0), rising / np.maximum(passed, 1e-9), np.nan)

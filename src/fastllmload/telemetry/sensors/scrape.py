@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fastllmload.telemetry.exposition import KINDS, Exposition, Samples, labels
 from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.sensor import COUNTER, GAUGE, Key, Reading, SensorError
-from fastllmload.telemetry.servers import DEVICE, KNOWN, SOURCES, KnownMetric, WireName
+from fastllmload.telemetry.servers import DEVICE, KNOWN, OF_NODES, SOURCES, KnownMetric, WireName
 
 MOST_LABEL_SETS = 64  # of one name that was asked for; a page with more gives its first ones, in its order
 OWN_UNIT = ""  # of a name that was asked for: whatever the server means
@@ -21,13 +21,14 @@ DEVICE_LABELS = {
     "node": ("Hostname", "hostname", "HOSTNAME"),
     "uuid": ("UUID", "gpu_uuid", "GPU_UUID", "uuid", "serial_number"),
 }
+NO_NAME = ("", "n/a", "none", "unknown")  # values of such labels that name nothing
 PARTITION = ("GPU_I_ID", "gpu_partition_id")
 # Series that say something in their labels
 ADAPTERS = "vllm:lora_requests_info"  # its value is when
 UNAME = "node_uname_info"
-OF_NODES = ("node.", "cpu.", "dram.")  # begin names of quantities of a node
 Label = Mapping[str, str]
 Series = list[tuple[Label, float]]
+Parts = dict[str, float]  # values that make one series, by what tells them apart
 
 
 class Scrape:
@@ -40,6 +41,7 @@ class Scrape:
         self.extra = tuple(extra)
         self._exposition = Exposition([*SOURCES, ADAPTERS, UNAME, *extra])
         self._chosen: dict[str, WireName] = {}  # our name -> the server's, from the first page that has one
+        self._sums: dict[tuple[str, str], CounterSum] = {}
 
     def read(self) -> list[Reading]:
         answer = self.page.get()
@@ -70,12 +72,18 @@ class Scrape:
             if source is None:
                 continue
             for owner, group in owners(known, matching(found, source)).items():
-                value = combined(known.combine, group)
+                value, restarted = self._value(known, owner, group)
                 if host != "" and known.name.startswith(OF_NODES):
                     owner = spelled({"node": host})
                 key = Key(known.name, source.name, known.unit, known.kind, self._redact(owner))
-                readings.append(Reading(key, value if source.scale == 1.0 else value * source.scale))
+                value = value if source.scale == 1.0 else value * source.scale
+                readings.append(Reading(key, value, restarted=restarted))
         return readings
+
+    def _value(self, known: KnownMetric, owner: str, parts: Parts) -> tuple[float, bool]:
+        if known.kind == COUNTER and known.combine == "sum":
+            return self._sums.setdefault((known.name, owner), CounterSum()).over(parts)
+        return combined(known.combine, list(parts.values())), False
 
     def _source(self, known: KnownMetric, found: Samples) -> WireName | None:
         """The server's name for it, from the first page that has one, so that a series never changes its meaning."""
@@ -103,28 +111,50 @@ def matching(found: Samples, source: WireName) -> Series:
     return [one for one in series if source.labels.items() <= one[0].items()]
 
 
-def owners(known: KnownMetric, series: Series) -> dict[str, list[float]]:
+class CounterSum:
+    """The sum of a counter's label sets, each of which may begin again alone: what it had counted stays in the sum then, and
+    so does that of one that is left out. A step back of the sum would count again what the others had.
+    """
+
+    def __init__(self) -> None:
+        self._last: Parts = {}
+        self._before = 0.0  # what label sets had counted that began again
+
+    def over(self, parts: Parts) -> tuple[float, bool]:
+        """(the sum, whether a label set began again). Of one alone the sum itself goes back."""
+        given = {name: value for name, value in parts.items() if not math.isnan(value)}
+        began = [name for name, value in given.items() if value < self._last.get(name, value)]
+        restarted = bool(began) and len(self._last | given) > 1
+        if restarted:
+            self._before += sum(self._last[name] for name in began)
+        self._last.update(given)
+        value = math.nan if len(given) < len(parts) else self._before + sum(self._last.values())
+        return value, restarted
+
+
+def owners(known: KnownMetric, series: Series) -> dict[str, Parts]:
     """The values that make one series, by its labels: of a GPU, of one value of the label *by*, else of the page."""
     if known.name.startswith(DEVICE):
         return devices(series)
-    found: dict[str, list[float]] = {}
+    found: dict[str, Parts] = {}
     for each, value in series:
         owner = "" if known.by is None else spelled({known.by: each.get(known.by, "")})
-        found.setdefault(owner, []).append(value)
+        parts, name = found.setdefault(owner, {}), spelled(each)
+        parts[name] = parts.get(name, 0.0) + value
     return found
 
 
-def devices(series: Series) -> dict[str, list[float]]:
-    """By GPU, a value for each of its partitions. A partition that is there for several pods counts once."""
-    found: dict[str, dict[str, float]] = {}
+def devices(series: Series) -> dict[str, Parts]:
+    """By GPU its own value, else one for each of its partitions. One that is there for several pods counts once."""
+    found: dict[str, Parts] = {}
     for each, value in series:
         named = {ours: label(each, theirs) for ours, theirs in DEVICE_LABELS.items()}
-        owner = spelled({ours: text for ours, text in named.items() if text != ""})
+        owner = spelled({ours: text for ours, text in named.items() if text.lower() not in NO_NAME})
         parts = found.setdefault(owner, {})
         part = label(each, PARTITION)
         known = parts.get(part, math.nan)
         parts[part] = value if math.isnan(known) else known if math.isnan(value) else max(value, known)
-    return {owner: list(parts.values()) for owner, parts in found.items()}
+    return {owner: {"": parts[""]} if "" in parts else parts for owner, parts in found.items()}
 
 
 def label(found: Label, names: Sequence[str]) -> str:

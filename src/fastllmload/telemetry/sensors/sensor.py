@@ -21,13 +21,14 @@ class Key(NamedTuple):
 
 class Reading(NamedTuple):
     """A value of a series. *t_ns* (CLOCK_MONOTONIC): when it was taken, None: between the begin and end of the read. With
-    *until_ns* it was taken between the two.
+    *until_ns* it was taken between the two. *restarted*: a part of it began again, which the value itself does not show.
     """
 
     key: Key
     value: float
     t_ns: int | None = None
     until_ns: int | None = None
+    restarted: bool = False
 
 
 class SensorError(Exception):

@@ -66,6 +66,30 @@ def test_gpus_of_exporters_are_named_by_node_and_number() -> None:
         ("Power of each gpu", "n1 gpu3 decode"), ("Power of each gpu", "gpu0")}  # fmt: skip
 
 
+def test_servers_of_one_pool_have_names_of_their_own() -> None:
+    """Also where one of them has only zeros; the only server of a pool has the pool's name."""
+    given = [
+        replace(series("waiting", values, origin=f"http://{name}"), pool=pool)
+        for name, pool, values in (("a", "decode", [1.0]), ("b", "decode", [0.0]), ("c", "prefill", [2.0]))
+    ]
+    assert {name for _, name in curves(*given)} == {
+        "waiting decode http://a", "waiting decode http://b", "waiting prefill"}  # fmt: skip
+
+
+def test_curves_with_equal_names_are_not_compared_by_their_values() -> None:
+    one, other = telemetry.curves_of([series("waiting", [1.0, 2.0]), series("waiting", [0.0, 0.0])], AXIS)
+    assert one != other and other not in [one]
+
+
+def test_energy_that_is_renewed_rarely_is_drawn_between_new_values() -> None:
+    """300 W, renewed every 3 s: neither zeros nor 900 W, and nothing before the first new value."""
+    given = series("gpu.energy_j", [300.0 * (t // 3 * 3) for t in range(10)], "counter", "J")
+    (curve,) = curves(given).values()
+    assert curve.x.tolist() == [6.0, 9.0] and curve.y.tolist() == [300.0, 300.0]
+    (steady,) = curves(series("gpu.energy_j", [300.0 * t for t in range(10)], "counter", "J")).values()
+    assert steady.y.tolist() == [300.0] * 9
+
+
 def test_values_outside_of_the_axis_are_dropped() -> None:
     found = curves(series("running", [1.0] * 30))
     (curve,) = found.values()
