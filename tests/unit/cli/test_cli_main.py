@@ -153,6 +153,19 @@ def test_a_refused_value_does_not_show_the_key(engine, capsys):
     assert "k\u00e9y" not in err
 
 
+def test_a_trace_without_its_workload_is_named_by_its_fields(capsys, tmp_path):
+    spans = tmp_path / "spans.jsonl"
+    spans.write_text('{"trace_id": "a", "span_id": "b"}\n')
+    shared = tmp_path / "sharegpt.json"
+    shared.write_text('[{"conversations": [{"from": "human", "value": "a"}]}]')
+    for arguments, workloads in (
+        (["plan", "--dataset-path", str(spans)], "otel, whose fields it has"),
+        (["--rate", "1", "--dataset-path", str(shared)], "azure or burstgpt"),
+    ):
+        assert entry.main(arguments) == 2
+        assert f"is the file of a workload; add --workload {workloads}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -80,6 +80,8 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         graph_of(tmp_path, "", "mooncake")
     with raises_code("dataset-empty"):
         graph_of(tmp_path, "[]", "weka")
+    with raises_code("dataset-invalid", "line 1", "`id`", "those of --workload tracelab"):
+        graph_of(tmp_path, '{"round_index": 1, "timing_events": []}\n', "weka")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from msgspec import structs
 
@@ -57,6 +58,23 @@ EXAMPLE = "fastllmload --rate 500 --duration 30"
 
 
 WITH_STORES = named(tuple(each.name for each in ENDPOINTS.values() if each.joint.stores))
+
+
+def without_workload(chosen: Chosen) -> bool:
+    """Whether --dataset-path goes with a workload that reads no file."""
+    return chosen.has("dataset_path") and chosen.workload not in (*TRACES, *DATASETS, *OWN_PROMPTS)
+
+
+def _workloads_of(path: Path) -> str:
+    """The workload that reads the trace of sessions in *path*; all that read a file when it is none, or absent."""
+    from fastllmload.workload.traces.formats import detect_format  # here: it imports numpy
+
+    try:
+        return f"{detect_format(path)}, whose fields it has"
+    except InputError:
+        return named((*TRACES, *DATASETS, *OWN_PROMPTS))
+
+
 # Rules for what was parsed, whatever was given.
 LOOP = (
     OptionRule("rate-and-concurrency",
@@ -65,7 +83,7 @@ LOOP = (
          "open loop with --max-concurrency",
          values=lambda o: {"rate": o.get("load.rate"), "slots": o.get("load.concurrency")}),
     OptionRule("load-missing", lambda o: o.complete and not o.has("plan", "class") and o.workload not in TRACES
-         and o.get("load.rate") is None and o.get("load.concurrency") is None,
+         and not without_workload(o) and o.get("load.rate") is None and o.get("load.concurrency") is None,
          f"--rate is missing: specify how much load to offer, for example {EXAMPLE}"),
     OptionRule("run-without-end",
          lambda o: o.get("load.rate") == math.inf and not o.has("plan") and o.get("load.num_requests") is None,
@@ -140,9 +158,8 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload in (*DATASETS, *OWN_PROMPTS),
          "{where} does not go with --workload {workload}, which brings its own prompts",
          ("isl", "prefix_len", *PREFIXES, "prompt_form", "image")),
-    OptionRule("option-not-applicable", lambda o: o.workload not in (*TRACES, *DATASETS, *OWN_PROMPTS),
-         f"{{where}} is the file of a workload; add --workload {named((*TRACES, *DATASETS, *OWN_PROMPTS))}",
-         ("dataset_path",)),
+    OptionRule("option-not-applicable", without_workload, "{where} is the file of a workload; add --workload {names}",
+         ("dataset_path",), lambda o: {"names": _workloads_of(o.get("workload.dataset_path"))}),
     OptionRule("option-not-applicable", lambda o: o.workload not in TABLES,
          f"{{where}} chooses entries of a data set by their class; add --workload {named(TABLES)}",
          ("dataset_class",)),

@@ -50,6 +50,11 @@ def _is_span(entry: Entry) -> bool:
     return any(name in entry for name in ("resourceSpans", "spans")) or {"span_id", "trace_id"} <= entry.keys()
 
 
+def _is_sglang(entry: Entry) -> bool:
+    conversations = entry.get("conversations")
+    return isinstance(conversations, list) and isinstance(next(iter(conversations), None), list)
+
+
 def _is_bare_mooncake(entry: Entry) -> bool:
     return "output_length" in entry and ("hash_ids" in entry or "input_length" in entry)
 
@@ -66,7 +71,7 @@ FORMATS = (
     TraceFormat("mooncake", _is_bare_mooncake, mooncake.read),
     TraceFormat("applied-compute", _has("input_prompt_length", "num_turns"), applied_compute.read),
     TraceFormat("dag", _has("session_id", "turns"), dag.read),
-    TraceFormat("sglang-agentic", _has("conversations"), sglang.read),
+    TraceFormat("sglang-agentic", _is_sglang, sglang.read),
 )
 CALL_GRAPHS = tuple(one.name for one in FORMATS)
 
@@ -92,9 +97,12 @@ def read_call_graph(
     try:
         return next(one for one in FORMATS if one.name == wanted).read(file)
     except InputError as problem:
-        if problem.code != "dataset-empty":
+        if problem.code == "dataset-empty":
+            raise InputError(problem.code, f"--dataset-path {path}: {problem.message}") from None
+        other = _format_of(file.first_object())
+        if other in (None, wanted):
             raise
-        raise InputError(problem.code, f"--dataset-path {path}: {problem.message}") from None
+        raise InputError(problem.code, f"{problem.message}. The fields are those of --workload {other}") from None
 
 
 def detect_format(path: Path) -> str:
@@ -102,9 +110,13 @@ def detect_format(path: Path) -> str:
     return _detect(open_trace(path))
 
 
+def _format_of(entry: Entry) -> str | None:
+    return next((one.name for one in FORMATS if one.is_entry(entry)), None)
+
+
 def _detect(file: TraceFile) -> str:
     entry = file.first_object()
-    found = next((one.name for one in FORMATS if one.is_entry(entry)), None)
+    found = _format_of(entry)
     if found is None:
         has = ", ".join(sorted(entry)[:12]) or "no JSON object"
         raise InputError(
