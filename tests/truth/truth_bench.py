@@ -137,10 +137,21 @@ def measure(
     return Measured(load(folder), load_truth(truth), document, code, said)
 
 
-def mix_from_two_hosts(directory: Path, classes: Sequence[str], seconds: float, collect: str, **simulator: Any) -> Run:
-    """A run of *classes* from two hosts with a worker each, whose events are fetched as *collect* says."""
+def mix_from_two_hosts(
+    directory: Path,
+    classes: Sequence[str],
+    seconds: float,
+    collect: str = "rows",
+    view: Any = None,
+    options: Mapping[str, Any] | None = None,
+    **simulator: Any,
+) -> Run:
+    """A run of *classes* from two hosts with a worker each, whose events are fetched as *collect* says. *options*: more, by
+    name.
+    """
     with SimulatorProcess(SimulatorOptions(**simulator)) as engine:
         given = {"class": [class_from_text("", one) for one in classes], "duration": seconds, "seed": 6, "warmup": 8}
+        given |= options or {}
         settings, _ = read_settings(from_table(given, "", ""), {}, Redactor([]))
         settings = replace(
             settings,
@@ -150,7 +161,8 @@ def mix_from_two_hosts(directory: Path, classes: Sequence[str], seconds: float, 
             hosts=replace(settings.hosts, collect=collect),
             output=replace(settings.output, directory=str(directory), ui="none"),
         )
-        assert execute(settings, None, make_ui("none", io.StringIO()), placement=LocalPlacement(2)) in (0, 3)
+        view = view or make_ui("none", io.StringIO())
+        assert execute(settings, None, view, placement=LocalPlacement(2)) in (0, 3)
     return load(directory)
 
 

@@ -13,7 +13,7 @@ from fastllmload.engine.document import phase_begun, phase_ended
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
-from fastllmload.engine.recording.class_rows import ClassRows
+from fastllmload.engine.recording.class_rows import ClassLines
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import Totals
@@ -68,9 +68,7 @@ class RunController:
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
         engine = None if self.simulator is None else self.simulator.pid
-        live = Live(
-            fleet, log, engine, [one.url for one in specs[0].targets], self.gaps, self._classes(specs, phases, fleet)
-        )
+        live = Live(fleet, log, engine, [one.url for one in specs[0].targets], self.gaps, self._classes(phases, fleet))
         isolation = ExitStack()
         self.cpus = isolation.enter_context(fleet.isolated(engine, helpers, self.pinned))
 
@@ -109,12 +107,10 @@ class RunController:
             self._report(fleet)
             self._account(fleet, log)
 
-    def _classes(self, specs: list[WorkerSpec], phases: list[RunPhase], fleet: Fleet) -> ClassRows | None:
-        """The rows of a mix; None for one class, and over many hosts, where rows are on the hosts."""
+    def _classes(self, phases: list[RunPhase], fleet: Fleet) -> ClassLines | None:
+        """The classes of a mix; None for one class."""
         names = [str(one.name) for one in phases[-1].plan.description.classes]
-        if len(names) < 2 or fleet.hosts():
-            return None
-        return ClassRows(self.folder.path, [spec.worker for spec in specs], names)
+        return ClassLines(names, fleet.class_counts(self.folder.path, len(names))) if len(names) > 1 else None
 
     def _phase(
         self,

@@ -63,7 +63,7 @@ from fastllmload.engine.hosts.link.sender import NICE, SenderSpec
 from fastllmload.engine.recording.tap import TapProcess, open_tap, refusal, stamp_source
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.fleet import LocalFleet, environment
-from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.engine.workers.spec import WorkerSpec, classes_of
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.host import limits, probe
 from fastllmload.plan.plan import BODIES, Plan
@@ -255,7 +255,7 @@ class Agent:
             return
         self.first, self.keeps_events = start.first, start.collect == "summary"
         self.files_port = start.files_port
-        self.beats.begin(start.count)
+        self.beats.begin([spec.worker for spec in specs], self.folder, classes_of(specs[0]))
         self.log = SampleLog(self.own / "samples.npy")
         cpus = self.isolation.enter_context(self.fleet.isolated(None, (reader,), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)

@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
 from fastllmload.documents.write import encoded
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS
-from fastllmload.engine.hosts.link.beats import SummedHistograms, apply
+from fastllmload.engine.hosts.link.beats import SummedClasses, SummedHistograms, apply
 from fastllmload.engine.hosts.link.connection import LinkError
 from fastllmload.engine.hosts.link.messages import (
     Beat,
@@ -36,9 +36,10 @@ from fastllmload.engine.hosts.link.messages import (
     Summarized,
 )
 from fastllmload.engine.hosts.link.receiver import ReceiverSpec
+from fastllmload.engine.recording.class_rows import ClassCounts
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LASTING, WORDS, Fleet, HostState, Member, environment
-from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.engine.workers.spec import WorkerSpec, classes_of
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
 
@@ -177,6 +178,7 @@ class HostFleet(Fleet):
         self.counters = np.zeros((len(specs), k.WORDS), np.int64)
         self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
         self.histograms = SummedHistograms(len(HISTOGRAMS), len(group.hosts), HISTOGRAMS.index(k.H_LAG))
+        self.classes = SummedClasses(classes_of(specs[0]), len(group.hosts))
         self.members = []
 
     @classmethod
@@ -246,6 +248,8 @@ class HostFleet(Fleet):
             self.used[own] = figures.reshape(self.used[own].shape)
         if beat.histograms is not None:
             self.histograms.add(host.number, beat.histograms)
+        if beat.classes is not None:
+            self.classes.add(host.number, beat.classes)
         for end in beat.ended:
             if not 0 <= end.worker - host.first < host.count:
                 raise LinkError(f"the end of worker {end.worker} of another host was received")
@@ -258,6 +262,7 @@ class HostFleet(Fleet):
         for member in (self.members[w] for w in workers_of(host)):
             member.died = member.lost = True
             member.process.returncode = LOST
+        self.classes.lose(host.number)
         self.incident("host-lost", f"{host.title} was lost: {host.lost}")
 
     def watch(self) -> list[Member]:
@@ -421,6 +426,9 @@ class HostFleet(Fleet):
 
     def lags_by_host(self) -> Words:
         return self.histograms.of_hosts
+
+    def class_counts(self, folder: Path, classes: int) -> Callable[[], Sequence[ClassCounts]]:
+        return self.classes.counts
 
     def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
         living = np.array([member.spec.worker for member in self.alive], np.int64)

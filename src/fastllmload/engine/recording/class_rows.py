@@ -1,12 +1,13 @@
 """Counts the requests of each class of a mix while it runs, from rows that the row writer has written, for the live view.
 
 Workers count all classes together: counters of each would be work on their path. The row writer writes what began half a
-second after, and what ended as well; a row is read when it is new, and then until it has ended.
+second after, and what ended as well; a row is read when it is new, and then until it has ended. Rows are counted on the
+host that wrote them; agents report the counts with their histograms (`engine/hosts/link/beats.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class WorkerRows:
 class ClassCounts:
     """Of one class: *latencies* are those of the requests that succeeded, as in the histograms of the workers."""
 
+    in_flight: int = 0
     ok: int = 0
     failed: int = 0
     first: Numbers = field(default_factory=histogram.empty)  # TTFT
@@ -63,18 +65,26 @@ class ClassCounts:
         histogram.record_many(self.first, np.maximum(durations.ttft(streamed), 0))
         histogram.record_many(self.latencies, np.maximum(durations.e2e(ok), 0))
 
+    def snapshot(self, name: str) -> ClassSnapshot:
+        first = histogram.total(self.first) > 0
+        words = self.first if first else self.latencies
+        p50, p99 = (histogram.percentile(words, q) for q in (0.5, 0.99))
+        return ClassSnapshot(
+            name=name, in_flight=self.in_flight, ok=self.ok, failed=self.failed, latency="ttft" if first else "e2e",
+            p50_ms=None if p50 is None else p50 / 1e6, p99_ms=None if p99 is None else p99 / 1e6,
+        )  # fmt: skip
+
 
 class ClassRows:
-    """The classes *names* of the measured phase, in files of the workers *numbers* of a run *folder* on this host."""
+    """The *classes* of the measured phase, in files of the workers *numbers* of a run *folder* on this host."""
 
-    def __init__(self, folder: Path, numbers: Sequence[int], names: Sequence[str]) -> None:
-        self.names = names
+    def __init__(self, folder: Path, numbers: Sequence[int], classes: int) -> None:
         self._files = [WorkerRows(folder / "workers" / str(number) / "requests.npy") for number in numbers]
-        self._counts = [ClassCounts() for _ in names]
+        self._counts = [ClassCounts() for _ in range(classes)]
 
-    def snapshots(self) -> tuple[ClassSnapshot, ...]:
-        """What the files have now."""
-        still_open = np.zeros(len(self.names), np.int64)
+    def counts(self) -> Sequence[ClassCounts]:
+        """What the files have now, by class; the same objects at each call."""
+        still_open = np.zeros(len(self._counts), np.int64)
         for file in self._files:
             ended, not_ended = (rows[rows["phase"] == layout.MEASURE] for rows in file.read())
             for number, counts in enumerate(self._counts):
@@ -82,14 +92,18 @@ class ClassRows:
                 if len(mine):
                     counts.add(mine)
             sent = not_ended[not_ended["t_dispatch"] > 0]["request_class"]
-            still_open += np.bincount(sent, minlength=len(self.names))[: len(self.names)]
-        return tuple(map(self._snapshot, self.names, self._counts, still_open.tolist()))
+            still_open += np.bincount(sent, minlength=len(still_open))[: len(still_open)]
+        for counts, in_flight in zip(self._counts, still_open.tolist(), strict=True):
+            counts.in_flight = in_flight
+        return self._counts
 
-    def _snapshot(self, name: str, counts: ClassCounts, in_flight: int) -> ClassSnapshot:
-        first = histogram.total(counts.first) > 0
-        words = counts.first if first else counts.latencies
-        p50, p99 = (histogram.percentile(words, q) for q in (0.5, 0.99))
-        return ClassSnapshot(
-            name=name, in_flight=in_flight, ok=counts.ok, failed=counts.failed, latency="ttft" if first else "e2e",
-            p50_ms=None if p50 is None else p50 / 1e6, p99_ms=None if p99 is None else p99 / 1e6,
-        )  # fmt: skip
+
+@dataclass(frozen=True)
+class ClassLines:
+    """The classes of a mix by name, and where their counts are from: rows on this host, or the agents of others."""
+
+    names: Sequence[str]
+    counts: Callable[[], Sequence[ClassCounts]]
+
+    def snapshots(self) -> tuple[ClassSnapshot, ...]:
+        return tuple(one.snapshot(name) for name, one in zip(self.names, self.counts(), strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.arrays import Floats, Numbers
-from fastllmload.engine.recording.class_rows import ClassRows
+from fastllmload.engine.recording.class_rows import ClassLines
 from fastllmload.engine.workers.fleet import Fleet
 from fastllmload.host.cpu import process_figures
 from fastllmload.records.layout import ERROR_NAMES
@@ -21,8 +21,8 @@ OF_HOSTS = (k.W_EVENTS, k.W_RELEASED, k.W_OK, k.W_FAILED, k.W_IN_FLIGHT)
 
 
 class Live:
-    """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks; *classes*: rows of
-    a mix on this host.
+    """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks. *classes*: those of
+    a mix.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Live:
         simulator_pid: int | None,
         urls: Sequence[str] = (),
         gaps: str = "itl",
-        classes: ClassRows | None = None,
+        classes: ClassLines | None = None,
     ) -> None:
         self.fleet = fleet
         self.log = log

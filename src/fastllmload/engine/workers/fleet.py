@@ -21,6 +21,7 @@ from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import Watch
 from fastllmload.documents.run_parts.hosts import HostEntry, WatchFacts
+from fastllmload.engine.recording.class_rows import ClassCounts, ClassRows
 from fastllmload.engine.recording.row_process import RowProcess
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.spec import WorkerSpec
@@ -283,6 +284,10 @@ class Fleet:
         """The histogram H_LAG of each host, int64[hosts, histogram.WORDS]; not a copy."""
         found: npt.NDArray[np.int64] = self.histogram(k.H_LAG)[np.newaxis]
         return found
+
+    def class_counts(self, folder: Path, classes: int) -> Callable[[], Sequence[ClassCounts]]:
+        """What says, at each call, the counts of each of the *classes* of a mix; rows of this machine are in *folder*."""
+        return ClassRows(folder, [member.spec.worker for member in self.members], classes).counts
 
     def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
         """A row of samples.npy for each living member."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from fastllmload.plan.plan import read_document
 from fastllmload.settings import DEFAULT_ENDPOINT, SessionIdentity
 
 
@@ -74,3 +77,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     backend_header: str | None = None  # of answers: names the server that answered; None: it is not asked
     ends_fd: int = -1  # inherited descriptor that gets a line for each session that has ended; -1: none
     secrets: tuple[str, ...] = ()  # to be replaced in every text that is stored
+
+
+def classes_of(spec: WorkerSpec) -> int:
+    """How many classes of requests the last phase has."""
+    return len(read_document(Path(spec.phases[-1].plan_dir)).description.classes)

@@ -43,7 +43,7 @@ class HostSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSnapshot:
-    """One class of a mix, as far as its rows are written: about a second ago."""
+    """One class of a mix, as far as its rows are written: about a second ago, two over many hosts."""
 
     name: str
     in_flight: int = 0
@@ -102,4 +102,4 @@ class Snapshot:
     gc_runs: int = 0
     eta: float | None = None  # seconds until the phase ends
     hosts: Sequence[HostSnapshot] = ()  # of a run over many
-    classes: Sequence[ClassSnapshot] = ()  # of a mix on one host
+    classes: Sequence[ClassSnapshot] = ()  # of a mix

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastllmload._ext.record import recorder
-from fastllmload.engine.recording.class_rows import ClassRows
+from fastllmload.engine.recording.class_rows import ClassLines, ClassRows
 from fastllmload.records import layout
 
 MS = 1_000_000
@@ -29,8 +29,12 @@ def written(folder: Path, worker: int, rows: np.ndarray) -> None:
     (place / "requests.npy").write_bytes(bytes(recorder.HEADER_BYTES) + rows.tobytes())
 
 
+def lines_of(folder: Path, workers: list[int]) -> ClassLines:
+    return ClassLines(["chat", "embed"], ClassRows(folder, workers, 2).counts)
+
+
 def test_rows_are_counted_once_and_until_they_end(tmp_path: Path) -> None:
-    found = ClassRows(tmp_path, [0, 1], ["chat", "embed"])
+    found = lines_of(tmp_path, [0, 1])
     assert [(one.in_flight, one.ok, one.failed, one.p50_ms) for one in found.snapshots()] == [(0, 0, 0, None)] * 2
     first, second = rows_of(6), rows_of(2)
     written(tmp_path, 0, first)
@@ -57,5 +61,5 @@ def test_users_who_left_and_other_phases_are_not_failures(tmp_path: Path) -> Non
     rows["status"][[0, 3]] = layout.STATUS_NAMES.index("cancelled")
     rows["error"][0] = layout.ERROR_NAMES.index("client_cancelled")
     written(tmp_path, 0, rows)
-    chat, embed = ClassRows(tmp_path, [0], ["chat", "embed"]).snapshots()
+    chat, embed = lines_of(tmp_path, [0]).snapshots()
     assert (chat.in_flight, chat.ok, chat.failed) == (1, 0, 0) and (embed.in_flight, embed.failed) == (1, 0)

@@ -1,12 +1,13 @@
 """What an agent reports to the driver, four times a second: the state of its workers, as changes since the last report.
 
 The agent sends the words of counters that have changed, and by how much histograms have grown (`Beats`); the driver puts
-them into its copies (`apply`, `SummedHistograms`).
+them into its copies (`apply`, `SummedHistograms`, `SummedClasses`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.engine.hosts.link.connection import Link, LinkError
-from fastllmload.engine.hosts.link.messages import Beat, Changes, Increments, WorkerEnd
+from fastllmload.engine.hosts.link.messages import Beat, Changes, ClassReport, Increments, WorkerEnd
+from fastllmload.engine.recording.class_rows import ClassCounts, ClassRows
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LocalFleet, LocalMember
 from fastllmload.records.samples import PROCESS
@@ -28,6 +30,7 @@ HISTOGRAMS_EVERY = 4  # beats
 MOST_UNSEEN = 16  # beats that the driver has not processed; more would fill the buffers of a frozen driver
 STDERR_BYTES = 4096
 CONTROL_WORDS = 8  # that the supervisor writes
+OF_CLASS = ("first", "latencies")  # histograms of ClassCounts
 
 
 class Beats:
@@ -37,13 +40,17 @@ class Beats:
         self._link = link
         self._words = Reflected(0)
         self._histograms = Growing(len(HISTOGRAMS))
+        self._classes: ReportedClasses | None = None
         self._reported: set[int] = set()  # workers whose end was sent
         self._states: list[tuple[int, int, int | None]] = []
         self._number = 0
         self.seen = 0  # number of the newest beat that the driver has processed
 
-    def begin(self, workers: int) -> None:
-        self._words = Reflected(workers * k.WORDS)
+    def begin(self, workers: Sequence[int], folder: Path, classes: int) -> None:
+        """*workers*: by number, whose rows are in *folder*; *classes*: how many the measured phase has."""
+        self._words = Reflected(len(workers) * k.WORDS)
+        if classes > 1:
+            self._classes = ReportedClasses(ClassRows(folder, workers, classes), classes)
 
     @property
     def possible(self) -> bool:
@@ -72,22 +79,28 @@ class Beats:
         counters[:, :CONTROL_WORDS] = 0
         figures = np.zeros((len(members), len(PROCESS)), "<i8")
         figures[rows["worker"] - first] = np.column_stack([rows[name] for name in PROCESS])
-        histograms = None
+        histograms = classes = None
         if with_histograms or self._number % HISTOGRAMS_EVERY == 0:
             histograms = self._histograms.increments(np.array([fleet.histogram(n) for n in HISTOGRAMS]))
+            classes = None if self._classes is None else self._classes.report()
         self._reported.update(one.spec.worker for one in ended)
         ends = tuple(worker_end(member) for member in ended)
-        self._send(self._words.changes(counters), figures.tobytes(), histograms, ends)
+        self._send(self._words.changes(counters), figures.tobytes(), histograms, classes, ends)
 
     def _send(
         self,
         words: Changes,
         figures: bytes = b"",
         histograms: Increments | None = None,
+        classes: ClassReport | None = None,
         ends: tuple[WorkerEnd, ...] = (),
     ) -> None:
         self._number += 1
-        self._link.send(Beat(number=self._number, words=words, figures=figures, histograms=histograms, ended=ends))
+        self._link.send(
+            Beat(
+                number=self._number, words=words, figures=figures, histograms=histograms, classes=classes, ended=ends
+            )
+        )  # fmt: skip
 
 
 def worker_end(member: LocalMember) -> WorkerEnd:
@@ -132,6 +145,20 @@ class Growing:
         return Increments(at.astype(POSITION).tobytes(), flat[at].astype(COUNT).tobytes(), extremes.tobytes())
 
 
+class ReportedClasses:
+    """The *classes* of a mix as *rows* have them, for the driver."""
+
+    def __init__(self, rows: ClassRows, classes: int) -> None:
+        self._rows = rows
+        self._histograms = Growing(classes * len(OF_CLASS))
+
+    def report(self) -> ClassReport:
+        counts = self._rows.counts()
+        numbers = np.array([(one.in_flight, one.ok, one.failed) for one in counts], VALUE)
+        histograms = np.array([getattr(one, name) for one in counts for name in OF_CLASS])
+        return ClassReport(numbers.tobytes(), self._histograms.increments(histograms))
+
+
 class SummedHistograms:
     """Histograms of *hosts* together, of several *kinds*. *of_hosts* has that of each host, of the kind *apart* only."""
 
@@ -163,6 +190,32 @@ class SummedHistograms:
             found[histogram.MINIMUM] = self._extremes[:, number, 0].min()
             found[histogram.MAXIMUM] = self._extremes[:, number, 1].max()
         return found
+
+
+class SummedClasses:
+    """The *classes* of a mix of all *hosts* together."""
+
+    def __init__(self, classes: int, hosts: int) -> None:
+        self._counts = np.zeros((hosts, classes, 3), np.int64)
+        self._histograms = SummedHistograms(classes * len(OF_CLASS), hosts)
+
+    def add(self, host: int, report: ClassReport) -> None:
+        """LinkError when *report* does not fit."""
+        if len(report.counts) != self._counts[host].nbytes:
+            raise LinkError("counts of another number of classes were received")
+        self._histograms.add(host, report.histograms)
+        self._counts[host] = np.frombuffer(report.counts, VALUE).reshape(-1, 3)
+
+    def lose(self, host: int) -> None:
+        """Nothing of *host* is in flight any more."""
+        self._counts[host, :, 0] = 0
+
+    def counts(self) -> Sequence[ClassCounts]:
+        """By class; new objects at each call."""
+        return [
+            ClassCounts(*numbers, *(self._histograms.kind(len(OF_CLASS) * number + n) for n in range(len(OF_CLASS))))
+            for number, numbers in enumerate(self._counts.sum(axis=0).tolist())
+        ]
 
 
 def unpacked(

@@ -11,7 +11,7 @@ import msgspec
 from fastllmload.documents.run_parts.hosts import Tap, WatchFacts
 from fastllmload.engine.workers.spec import WorkerSpec
 
-PROTOCOL = 2  # changes with any message
+PROTOCOL = 3  # changes with any message
 CHUNK_BYTES = 1 << 16
 
 
@@ -180,6 +180,15 @@ class Increments(msgspec.Struct, frozen=True, array_like=True):
     extremes: bytes
 
 
+class ClassReport(msgspec.Struct, frozen=True, array_like=True):
+    """The classes of a mix on a host. *counts*: int64[n, 3], requests in flight, answered, failed. *histograms*: of each
+    class TTFT and E2E.
+    """
+
+    counts: bytes
+    histograms: Increments
+
+
 class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's process has ended. *stderr*: its last lines. *stuck*: it made no progress and was killed."""
 
@@ -192,13 +201,14 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat"):
     """The state of a host, four times a second. *figures*: int64[workers, 5], `host.cpu.ProcessFigures`.
 
-    *words*: of all workers, positions in int64[workers, counters.WORDS]. *histograms*: once a second.
+    *words*: of all workers, positions in int64[workers, counters.WORDS]. *histograms*, *classes* of a mix: once a second.
     """
 
     number: int
     words: Changes
     figures: bytes = b""
     histograms: Increments | None = None
+    classes: ClassReport | None = None
     ended: tuple[WorkerEnd, ...] = ()
 
 
