@@ -26,6 +26,7 @@ MEASURED = 1  # phase of the measured requests
 
 
 CADENCE = SimulatorOptions(ttft_ms=2.0, itl_ms=0.5)
+ENDING = msgspec.structs.replace(CADENCE, overrides=(("eos_mean_tokens", "2"),))  # its model ends answers early
 
 
 def requests_of(
@@ -172,6 +173,25 @@ def test_aiperfs_own_prompts_in_the_order_of_the_file(tmp_path: Path) -> None:
     )
     assert found["output_tokens"].tolist() == [4, 12, 7] * 2
     assert np.all(np.diff(found["prompt_tokens"][:3]) == [8, -5])
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "genai-perf profile -m simulated --service-kind triton --backend tensorrtllm --url {host}:{port} --streaming "
+        "--concurrency 2 --request-count 12 --synthetic-input-tokens-mean 40 --output-tokens-mean 7 "
+        "--output-tokens-mean-deterministic",
+        "python benchmark_serving.py --backend tensorrt-llm --endpoint /v2/models/simulated/generate_stream --port {port} "
+        "--host {host} --model meta-llama/Llama-2-7b --dataset-name random --random-input-len 40 --random-output-len 7 "
+        "--num-prompts 12 --max-concurrency 2 --ignore-eos",
+    ],
+    ids=["grpc", "http"],
+)
+def test_an_ensemble_of_tensorrt_llm(tmp_path: Path, typed: str) -> None:
+    found = requests_of(tmp_path / "ensemble", typed, ENDING)
+    assert (len(found), in_flight(found)) == (12, 2)
+    assert set(found["prompt_tokens"].tolist()) == {40}
+    assert set(found["output_tokens"].tolist()) == {7}, "the shortest length is asked for"
 
 
 def test_one_prompt_for_all_of_evalscope(tmp_path: Path) -> None:

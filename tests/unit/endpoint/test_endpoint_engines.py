@@ -11,6 +11,7 @@ from refusals import code_of, raises_code
 
 from fastllmload.cli.main import main
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.call import fields
 from fastllmload.endpoint.endpoint import named
 from fastllmload.settings import Workload
 
@@ -65,6 +66,28 @@ def test_bodies_of_triton() -> None:
         "text_input": "hi", "streaming": False, "sampling_param_max_tokens": 64, "sampling_param_temperature": 0.0,
         "sampling_param_exclude_input_from_output": True,
     }  # fmt: skip
+    asked = body("triton-ensemble", ignore_eos=False, extra_body='{"stop_words":["a"],"exclude_input_in_output":null}')
+    counts = {"return_num_input_tokens": True, "return_num_output_tokens": True}
+    assert asked == {
+        "text_input": "hi", "max_tokens": 64, "stream": True, "temperature": 0.0, "stop_words": ["a"], **counts,
+    }  # fmt: skip
+    assert {"min_length": 64, "min_tokens": 64, **counts}.items() <= body("triton-ensemble").items()
+
+
+def test_a_message_for_an_ensemble_has_a_tensor_of_each_input() -> None:
+    """Of a batch of one; the fields of --extra-body get the type that the ensemble has."""
+    extra = '{"min_length":null,"min_tokens":"{output_tokens}","bad_words":["a","b"],"top_p":0.5}'
+    message = fields(ENDPOINTS["kserve-grpc-ensemble"].encode_body("m", Workload(extra_body=extra), "hi", 300))
+    found = {}
+    for each in map(fields, message[5]):
+        (contents,) = fields(each[5][0]).items()
+        found[each[1][0].decode()] = (each[2][0].decode(), list(each[3][0]), *contents)
+    assert found == {
+        "text_input": ("BYTES", [1, 1], 8, [b"hi"]), "max_tokens": ("INT32", [1, 1], 2, [b"\xac\x02"]),
+        "stream": ("BOOL", [1, 1], 1, [b"\x01"]), "temperature": ("FP32", [1, 1], 6, [bytes(4)]),
+        "min_tokens": ("INT32", [1, 1], 2, [b"\xac\x02"]), "bad_words": ("BYTES", [1, 2], 8, [b"a", b"b"]),
+        "top_p": ("FP32", [1, 1], 6, [b"\0\0\0\x3f"]),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -115,6 +138,7 @@ def test_experiments_are_refused_where_answers_are_not_tokens(
         ("sglang-generate", "/v1/", "/generate", None),
         ("vllm-generate", "/v1", "/inference/v1/generate", "/inference/v1/generate"),
         ("triton-generate", "", "/v2/models/a%2Fb/generate_stream", "/v2/models/a%2Fb/generate"),
+        ("triton-ensemble", "/v1", "/v2/models/a%2Fb/generate_stream", "/v2/models/a%2Fb/generate"),
         ("vllm-grpc", "", "/vllm.grpc.engine.VllmEngine/Generate", "/vllm.grpc.engine.VllmEngine/Generate"),
         ("tgi", "/behind/proxy/generate_stream", "/behind/proxy/generate_stream", None),
     ],
@@ -143,6 +167,8 @@ def test_paths(name: str, base: str, streamed: str, whole: str | None) -> None:
         ),
         ("triton-tensorrtllm", {"prompt_form": "ids"}, "protocol-unsupported"),
         ("triton-tensorrtllm", {"extra_body": '{"sampling_param_max_tokens":5}'}, "extra-body-reserved"),
+        ("triton-ensemble", {"extra_body": '{"max_tokens":5}'}, "extra-body-reserved"),
+        ("kserve-grpc-ensemble", {"extra_body": '{"ignore_eos":true}'}, "protocol-unsupported"),
         ("sglang-generate", {"extra_body": '{"input_ids":[1]}'}, "extra-body-reserved"),
         ("vllm-grpc", {"extra_body": '{"sampling_params":{"top":1}}'}, "protocol-unsupported"),
         ("vllm-grpc", {"extra_body": '{"stop":["a"]}'}, "protocol-unsupported"),

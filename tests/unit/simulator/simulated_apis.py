@@ -9,7 +9,7 @@ from fastllmload.simulator.profile import SimulatorOptions
 
 NAMES = (
     "anthropic-messages", "openai-responses", "sglang-generate", "tgi", "triton-generate", "triton-tensorrtllm",
-    "openai-embeddings",
+    "triton-ensemble", "openai-embeddings",
 )  # fmt: skip
 APIS = tuple(api for name in NAMES for api in ENDPOINTS[name].simulated)
 

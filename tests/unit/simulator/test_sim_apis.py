@@ -256,6 +256,11 @@ def test_triton(port: int) -> None:
     reply = ask(port, post("/v2/models/simulated/generate_stream", body))
     assert len("".join(one["text_output"] for one in reply.chunks).split()) == len(reply.events) == 3
     assert [one["finish_reason"] for one in reply.chunks] == ["None", "None", "length"]
+    asked = {"text_input": "hi", "max_tokens": 3, "stream": True, "return_num_output_tokens": True}
+    chunks = ask(port, post("/v2/models/simulated/generate_stream", asked)).chunks
+    assert [(len(one["text_output"].split()), one["num_output_tokens"]) for one in chunks] == [(1, 1)] * 3
+    chunks = ask(port, post("/v2/models/simulated/generate", {"text_input": "hi", "max_tokens": 3})).body
+    assert len(json.loads(chunks)["text_output"].split()) == 3
     reply = ask(port, post("/v2/models/other/generate_stream", body))
     assert reply.status == 404 and "'other'" in json.loads(reply.body)["error"]
     assert ask(port, get("/v2/health/ready")).status == 200

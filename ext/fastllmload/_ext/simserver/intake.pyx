@@ -84,7 +84,8 @@ cdef class Intake:
         paths = [api.path for api, _ in apis]
         for number, (api, _) in enumerate(self.apis):
             self.routes[number].other = <int>paths.index(api.path, number + 1) if api.path in paths[number + 1:] else -1
-            self.null_keys[number].recognised_by = self.quoted(api.recognised_by or names(api.keys.prompt)[0])
+            sign = api.recognised_by or names(api.keys.prompt)[0]
+            self.null_keys[number].recognised_by = self.kept(sign.encode()) if api.framing == "grpc" else self.quoted(sign)
             self.null_keys[number].stream = self.quoted(api.keys.stream)
             self.null_keys[number].usage = self.quoted(api.keys.usage)
             self.null_keys[number].stream_default = api.stream_default

@@ -253,25 +253,10 @@ def prompts(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values
 
 
 def found(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """A data set that the tool fetches: its file where that lies here or in the tool's cache, which *entry* names."""
-    name = values[0]
-    reading.variables[entry["as"]] = [name]
-    places = entry["files"].get(name)
-    if places is None:
-        reading.lack(f"{flag} {name}", {"changes": entry["other"]} if "other" in entry else {})
-        return
-    here = next((place for place in map(Path, places) if place.expanduser().is_file()), None)
-    if here is not None:
-        reading.variables.setdefault(entry["file_as"], [str(here.expanduser())])
-
-
-def find_default(reading: ForeignCommand) -> None:
-    """Look for the file of the data set that is the tool's default, where none is named."""
-    for flag, entry in reading.table["options"].items():
-        if isinstance(entry, dict) and entry.get("convert") == "found" and entry["as"] not in reading.variables:
-            name = reading.table["defaults"].get(entry["as"])
-            if name is not None:
-                found(reading, flag, entry, [name])
+    """A data set that the tool fetches, whose file `fetched.find_file` finds where *entry* names places of it."""
+    reading.variables[entry["as"]] = [values[0]]
+    if values[0] not in entry["files"] and "other" in entry:
+        reading.lack(f"{flag} {values[0]}", {"changes": entry["other"]})
 
 
 def swept(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:

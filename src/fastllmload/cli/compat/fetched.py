@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fastllmload.cli.compat.foreign_command import ForeignCommand
@@ -15,25 +15,35 @@ GPT4 = "GPT-4"  # rows of BurstGPT that vLLM sends
 
 
 def find_file(reading: ForeignCommand, environment: Mapping[str, str]) -> None:
-    """Set the variable `path` of a data set that would be fetched to the copy of it that is on this host, if there is one,
-    and `entries` or `other_models` by what is in a file.
-
-    The table's `fetched` has (data set, file, repository on the hub, value of the variable `trace` or empty).
+    """Set the variable of the file of a data set that the tool would fetch to the copy of it on this host, if there is
+    one, and `entries` or `other_models` by what is in a file.
     """
     variables = reading.variables
-    name, kind = one(reading, "dataset"), one(reading, "trace")
-    if "path" not in variables:
-        for dataset, file, repository, of_kind in reading.table.get("fetched", ()):
-            if dataset == name and of_kind in ("", kind):
-                variables["fetched"] = [file]
-                found = next((path for path in places(file, repository, environment) if path.is_file()), None)
-                if found is not None:
-                    variables["path"] = [str(found)]
-                break
-    path = Path(one(reading, "path"))
+    for variable, names in wanted(reading, environment):
+        if variable not in variables:
+            copy = next((path for path in names if path.is_file()), None)
+            if copy is not None:
+                variables[variable] = [str(copy)]
+    name = one(reading, "dataset")
     counted = "once" in variables or variables.get("prompts") == ["-1"]
     if name == "burstgpt" or (counted and name in ("custom", "spec_bench", "sharegpt")):
-        read_file(reading, name, path)
+        read_file(reading, name, Path(one(reading, "path")))
+
+
+def wanted(reading: ForeignCommand, environment: Mapping[str, str]) -> Iterator[tuple[str, Iterable[Path]]]:
+    """The variable of the file of each data set that is asked for, and where a copy of it may be: by the table's `fetched`,
+    which has (data set, file, repository on the hub, value of the variable `trace` or empty), and by the `files` of an
+    option with the converter `found`. `fetched` becomes the name of the first.
+    """
+    name, kind = one(reading, "dataset"), one(reading, "trace")
+    for dataset, file, repository, of_kind in reading.table.get("fetched", ()):
+        if "path" not in reading.variables and dataset == name and of_kind in ("", kind):
+            reading.variables["fetched"] = [file]
+            yield "path", places(file, repository, environment)
+    for entry in reading.table["options"].values():
+        if isinstance(entry, Mapping) and entry.get("convert") == "found":
+            names = entry["files"].get(one(reading, entry["as"]), ())
+            yield entry["file_as"], [Path(each).expanduser() for each in names]
 
 
 def one(reading: ForeignCommand, name: str) -> str:
@@ -56,16 +66,18 @@ def read_file(reading: ForeignCommand, name: str, path: Path) -> None:
     the run's to report.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        if name == "burstgpt":
-            rows = csv.DictReader(text.splitlines())
-            if any(row.get("Model") != GPT4 or row.get("Response tokens") in (None, "0") for row in rows):
-                reading.variables["other_models"] = ["true"]
-            return
-        lines = [line for line in text.splitlines() if line.strip()]
-        if category := one(reading, "spec_category"):
-            lines = [line for line in lines if json.loads(line).get("category") == category]
-        count = len(json.loads(text)) if name == "sharegpt" else len(lines)
+        with path.open(encoding="utf-8-sig") as file:
+            if name == "burstgpt":
+                rows = csv.DictReader(file)
+                if any(row.get("Model") != GPT4 or row.get("Response tokens") in (None, "0") for row in rows):
+                    reading.variables["other_models"] = ["true"]
+                return
+            if name == "sharegpt":
+                count = len(json.load(file))
+            else:
+                category = one(reading, "spec_category")
+                lines = (line for line in file if line.strip())
+                count = sum(1 for line in lines if not category or json.loads(line).get("category") == category)
     except (AttributeError, OSError, TypeError, ValueError, csv.Error):
         return
     reading.variables["entries"] = [str(count)]

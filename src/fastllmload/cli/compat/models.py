@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastllmload.cli.options.parsers import models as parsed_models
 from fastllmload.errors import InputError
 
 ALPHA = "1.5"  # SGLang's default of --lora-zipf-alpha
+GENERATE = re.compile(r"/v2/models/([^/]+)(?:/versions/[^/]+)?/generate(?:_stream)?/?")  # of Triton
 
 
 def named(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
@@ -40,6 +42,14 @@ def provider(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
     reading.variables |= {"model": [values[0]], "provider": [name if slash else "a model without a provider's name"]}
     if slash and name in reading.table["providers"]:
         reading.variables |= {"bare_model": [bare], "provider_url": [reading.table["providers"][name]]}
+
+
+def in_path(reading: ForeignCommand) -> None:
+    """The variable `path_model`, the model that a path of Triton's generate names."""
+    for name in ("endpoint", "base_url"):
+        path = reading.variables.get(name, [""])[0]
+        if found := GENERATE.search(path):
+            reading.variables |= {"path_model": [found[1]], name: [path[: found.start()]]}
 
 
 def weigh(reading: ForeignCommand) -> None:

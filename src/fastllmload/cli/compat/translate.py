@@ -114,8 +114,8 @@ def translate(
             f"{table['title']} would start an engine of its own; start a server and name it: fastllmload compat --url URL "
             f"{table['starts'][0]} ...",
         )
+    models.in_path(reading)
     models.weigh(reading)
-    converters.find_default(reading)
     if table.get("finds_data"):
         data_files.choose(reading)
     images.arrange(reading)

@@ -1,14 +1,17 @@
-"""KServe v2's ModelStreamInfer, as Triton serves models of its vLLM backend: one call for each request."""
+"""KServe v2's ModelStreamInfer, as Triton serves models of its vLLM backend and ensembles of TensorRT-LLM: one call for each
+request.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, SAMPLING, check_lengths, settings_object
 from fastllmload.endpoint.call import HEADERS, HEALTH, GrpcCall, call_path, fields
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.protocols.triton import packed
@@ -73,9 +76,44 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
 
 ASKED = ("return_finish_reason", "return_num_input_tokens", "return_num_output_tokens")
 
+# Inputs of an ensemble, whose names --extra-body may have: the type of each, and its field of contents.
+BYTES, INT32, UINT64, FP32, BOOL = (
+    ("BYTES", "bytes_contents"), ("INT32", "int_contents"), ("UINT64", "uint64_contents"), ("FP32", "fp32_contents"),
+    ("BOOL", "bool_contents"),
+)  # fmt: skip
+ENSEMBLE_INPUTS = {
+    "max_tokens": INT32, "stream": BOOL, "min_length": INT32, "min_tokens": INT32, "bad_words": BYTES, "stop_words": BYTES,
+    "end_id": INT32, "pad_id": INT32, "top_k": INT32, "top_p": FP32, "temperature": FP32, "length_penalty": FP32,
+    "repetition_penalty": FP32, "presence_penalty": FP32, "frequency_penalty": FP32, "random_seed": UINT64, "seed": UINT64,
+    "beam_width": INT32, "exclude_input_in_output": BOOL, "return_log_probs": BOOL, "return_num_input_tokens": BOOL,
+    "return_num_output_tokens": BOOL,
+}  # fmt: skip
 
-def tensor(name: str, datatype: str, **contents: list[Any]) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": [1], "contents": contents}
+
+def ensemble_body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
+    """Triton refuses an input that the ensemble lacks, so only those of all versions are sent; an ensemble has batches."""
+    check_lengths(extra, "max_tokens", "TensorRT-LLM's ensemble")
+    given = {"max_tokens": NUMBER, "stream": workload.streaming}
+    if workload.ignore_eos:
+        given["min_length"] = NUMBER
+    if workload.temperature is not None:
+        given["temperature"] = workload.temperature
+    given |= {name: extra.pop(name) for name in ENSEMBLE_INPUTS if name in extra}
+    inputs = [tensor("text_input", "BYTES", shape=[1, 1], bytes_contents=[prompt["text_input"]])]
+    for name, value in given.items():
+        if value is not None:
+            datatype, contents = ENSEMBLE_INPUTS[name]
+            values = value if isinstance(value, list) else [value]
+            inputs.append(tensor(name, datatype, shape=[1, len(values)], **{contents: values}))
+    parameters = {"triton_enable_empty_final_response": {"bool_param": True}} | (extra.pop("parameters", None) or {})
+    inputs += extra.pop("inputs", None) or ()
+    return {"model_name": model, "parameters": parameters, "inputs": inputs, **extra}
+
+
+def tensor(
+    name: str, datatype: str, shape: tuple[int, ...] | list[int] = (1,), **contents: list[Any]
+) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape, "contents": contents}
 
 
 def asked(message: bytes) -> bytes:
@@ -85,12 +123,13 @@ def asked(message: bytes) -> bytes:
     said = {name: found[number][-1].decode() for name, number in (("model", 1), ("id", 3)) if number in found}
     for place, each in enumerate(map(fields, found.get(5, []))):
         contents = fields(each[5][-1]) if 5 in each else {}
-        if 8 in contents:
-            value: Any = contents[8][0].decode()
-        elif contents:
-            value = bool(next(iter(contents.values()))[0][0])
+        first = next(iter(contents.values()))[0] if contents else raw[place]
+        if each[2] == [b"BYTES"]:
+            value: Any = (first if contents else first[4:]).decode()
+        elif each[2] == [b"INT32"]:
+            value = fields(b"\x08" + first)[1][0] if contents else int.from_bytes(first, "little")
         else:
-            value = raw[place][4:].decode() if each[2] == [b"BYTES"] else bool(raw[place][0])
+            value = bool(first[0])
         said[each[1][0].decode()] = value
     return json.dumps(said).encode()
 
@@ -127,6 +166,7 @@ SIMULATED = SimulatedApi(
         min_tokens="sampling_parameters.min_tokens", ignore_eos="sampling_parameters.ignore_eos",
     ),
     packed="sampling_parameters",
+    recognised_by="sampling_parameters",
     framing="grpc",
     read=read,
     reply=RESPONSE,
@@ -148,6 +188,22 @@ SIMULATED = SimulatedApi(
         HEALTH,
     ),
 )  # fmt: skip
+TEXT_ONLY = SAID + (
+    '{"triton_final_response":{"bool_param":false}},"outputs":[{"name":"text_output","datatype":"BYTES","shape":[1,1]},'
+    '{"name":"cum_log_probs","datatype":"FP32","shape":[1,1]}],"raw_output_contents":["$'
+)
+SIMULATED_ENSEMBLE = replace(
+    SIMULATED,
+    keys=RequestKeys(
+        prompt="text_input", tokens=("max_tokens",), stream="stream", request_id="id", min_tokens="min_length"
+    ),
+    packed="",
+    recognised_by="max_tokens",
+    content=TEXT_ONLY + 'raw_text","\\u0000\\u0000\\u0000\\u0000"]}}',
+    last="",
+    document=(TEXT_ONLY + 'raw_whole_text","\\u0000\\u0000\\u0000\\u0000"]}}', FINAL),
+    pages=(),
+)
 
 KSERVE_GRPC = Endpoint(
     name="kserve-grpc",
@@ -174,4 +230,18 @@ KSERVE_GRPC = Endpoint(
     call=GrpcCall(
         REQUEST, id_field=3, health_method=f"{SERVICE}/ServerReady", list_method=f"{SERVICE}/RepositoryIndex"
     ),
+)
+KSERVE_GRPC_ENSEMBLE = replace(
+    KSERVE_GRPC,
+    name="kserve-grpc-ensemble",
+    aliases=("triton-grpc-ensemble",),
+    title="KServe's gRPC with an ensemble of TensorRT-LLM",
+    body=ensemble_body,
+    sampling={name: name for name in SAMPLING if name != "min_p"},
+    sampling_within="",
+    without={
+        "ids": KSERVE_GRPC.without["ids"],
+        "turns": "its messages are made before the run, without replies; use triton-ensemble for conversations",
+    },
+    simulated=(SIMULATED_ENSEMBLE,),
 )

@@ -1,6 +1,7 @@
 """Triton's generate_stream, and generate for answers that are not streamed: a text in, the model's name in the path.
 
-A backend decides what the fields of requests and answers are. vLLM's sends what is new of a text, TensorRT-LLM's all of it.
+A backend decides what the fields of requests and answers are. vLLM's sends what is new of a text, and so does an ensemble of
+TensorRT-LLM; the model of its LLM API sends all of it.
 """
 
 from __future__ import annotations
@@ -50,6 +51,20 @@ def tensorrt_body(model: str, prompt: dict[str, Any], workload: Workload, extra:
     }  # fmt: skip
     if workload.temperature is not None:
         fields["sampling_param_temperature"] = workload.temperature
+    return given(fields | extra)
+
+
+def ensemble_body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
+    """The shortest answer has a name of earlier and one of later ensembles: Triton takes an unknown field as a parameter."""
+    check_lengths(extra, "max_tokens", "TensorRT-LLM's ensemble")
+    fields: dict[str, Any] = {
+        **prompt, "max_tokens": NUMBER, "stream": workload.streaming, "exclude_input_in_output": True,
+        "return_num_input_tokens": True, "return_num_output_tokens": True,
+    }  # fmt: skip
+    if workload.ignore_eos:
+        fields |= {"min_length": NUMBER, "min_tokens": NUMBER}
+    if workload.temperature is not None:
+        fields["temperature"] = workload.temperature
     return given(fields | extra)
 
 
@@ -104,6 +119,20 @@ SIMULATED_TENSORRT = replace(
     document=SO_FAR + '$finish"}',
     pages=(),
 )
+ENSEMBLE = '{"batch_index":0,"cum_log_probs":0.0,"model_name":"$model","model_version":"1",'
+SIMULATED_ENSEMBLE = replace(
+    SIMULATED_VLLM,
+    keys=RequestKeys(
+        prompt="text_input", tokens=("max_tokens",), stream="stream", min_tokens="min_tokens",
+        usage="return_num_output_tokens",
+    ),
+    packed="",
+    recognised_by="max_tokens",
+    content=ENSEMBLE + '$<usage:"num_input_tokens":$prompt,"num_output_tokens":1,$>"text_output":"$text"}',
+    last="",
+    document=ENSEMBLE + '$<usage:"num_input_tokens":$prompt,"num_output_tokens":$completion,$>"text_output":"$whole_text"}',
+    pages=(),
+)  # fmt: skip
 
 
 def both(api: SimulatedApi) -> tuple[SimulatedApi, SimulatedApi]:
@@ -135,8 +164,8 @@ TRITON = Endpoint(
 TRITON_TENSORRT = replace(
     TRITON,
     name="triton-tensorrtllm",
-    aliases=("tensorrt-llm", "trt"),
-    title="Triton's generate with TensorRT-LLM",
+    aliases=("triton-llmapi",),
+    title="Triton's generate with TensorRT-LLM's LLM API",
     signs=(),
     dialect=dialect(F.CONTENT_SO_FAR),
     body=tensorrt_body,
@@ -149,4 +178,15 @@ TRITON_TENSORRT = replace(
     },
     summed=False,
     simulated=both(SIMULATED_TENSORRT),
+)
+TRITON_ENSEMBLE = replace(
+    TRITON,
+    name="triton-ensemble",
+    aliases=("tensorrt-llm", "trt"),
+    title="Triton's generate with an ensemble of TensorRT-LLM",
+    signs=(),
+    body=ensemble_body,
+    sampling={name: name for name in SAMPLING if name != "min_p"},
+    sampling_within="",
+    simulated=both(SIMULATED_ENSEMBLE),
 )

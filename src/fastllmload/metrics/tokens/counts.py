@@ -123,12 +123,16 @@ def classes_with_tokens(document: RunDocument) -> tuple[str, ...]:
 
 
 def summed_tokens(run: Run) -> Numbers:
-    """Tokens that the events of complete answers report, where the protocol has no sum of them; else UNKNOWN."""
+    """Tokens that the events of complete answers report, where the protocol has no sum of them; else UNKNOWN, also of a text
+    whose events report none.
+    """
     found = np.full(len(run.rows), UNKNOWN, np.int64)
     summed = of_protocol(run, lambda one: one is not None and one.summed)
     for row in np.flatnonzero(summed & (run.rows["status"] == layout.OK)):
         stated = run.event_tokens[run.first_event[row] : run.first_event[row + 1]]
-        found[row] = int(stated[stated != layout.TOKENS_NONE].sum(dtype=np.int64))
+        total = int(stated[stated != layout.TOKENS_NONE].sum(dtype=np.int64))
+        if total > 0 or run.rows["text_bytes"][row] == 0:
+            found[row] = total
     return found
 
 

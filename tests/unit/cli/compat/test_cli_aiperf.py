@@ -50,6 +50,23 @@ def test_live_sessions_of_genai_perf(sent: list[RunSettings]) -> None:
     assert settings_of(sent, *triton).workload.extra_body is None
 
 
+def test_genai_perf_sends_tensors_to_an_ensemble_over_grpc(sent: list[RunSettings]) -> None:
+    """With 256 tokens where no length is asked for, and the shortest length where it is exact; `generate` is over HTTP."""
+    words = ("genai-perf", "profile", "-m", "ensemble", "--backend", "tensorrtllm")
+    settings = settings_of(sent, *words)
+    assert settings.target.endpoint_type == "kserve-grpc-ensemble" and settings.target.urls == (
+        "http://localhost:8001",
+    )
+    workload = settings.workload
+    assert (workload.osl, workload.ignore_eos, workload.streaming, workload.temperature) == ("256", False, False, None)
+    words = (*words, "--streaming", "--output-tokens-mean", "9", "--output-tokens-mean-deterministic")
+    workload = settings_of(sent, *words, "--service-kind", "triton").workload
+    assert (workload.osl, workload.ignore_eos, workload.streaming) == ("9", True, True)
+    words = ("genai-perf", "profile", "-m", "m", "--endpoint-type", "generate", "--output-tokens-mean", "9")
+    settings = settings_of(sent, *words)
+    assert (settings.target.endpoint_type, settings.workload.streaming) == ("triton-ensemble", False)
+
+
 MOONCAKE = ("aiperf", "profile", "-m", "m", "--input-file", "f.jsonl", "--custom-dataset-type", "mooncake_trace")
 
 

@@ -102,3 +102,25 @@ def test_an_old_file_of_vllm_and_a_command_of_the_shell(
     assert not workload.ignore_eos
     assert main(["compat", "vllm bench serve --model m --seed $(hostname) --dataset-name random"]) == 2
     assert says(capsys.readouterr().err, "usage", "$(hostname)")
+
+
+def test_the_model_of_triton_is_in_the_path(sent: list[RunSettings]) -> None:
+    """vLLM's and SGLang's requests to an ensemble of TensorRT-LLM, with the fields that they always have."""
+    words = (*VLLM, "--backend", "tensorrt-llm", "--endpoint", "/v2/models/bls/generate_stream")
+    settings = settings_of(sent, *words, "--random-output-len", "9")
+    assert settings.target.endpoint_type == "triton-ensemble" and settings.target.urls == ("http://127.0.0.1:8000",)
+    workload = settings.workload
+    assert settings.target.model == "bls"
+    assert (workload.osl, workload.ignore_eos, workload.temperature) == (
+        "9",
+        False,
+        0.0,
+    )
+    assert json.loads(workload.extra_body or "") == {"top_p": 1, "accumulate_tokens": True}
+    words = ("sglang", "--backend", "trt", "--model", "m", "--base-url", "http://h:1", "--dataset-name", "random")
+    settings = settings_of(sent, *words)
+    assert (settings.target.model, settings.target.endpoint_type) == ("ensemble", "triton-ensemble")
+    assert json.loads(settings.workload.extra_body or "") == {
+        "accumulate_tokens": True, "end_id": 1048576, "top_p": 1,
+    }  # fmt: skip
+    assert (settings.workload.ignore_eos, settings.workload.temperature) == (True, 1e-6)

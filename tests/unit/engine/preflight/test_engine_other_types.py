@@ -109,7 +109,7 @@ def grpc_port():
 
 @pytest.mark.parametrize("name", ["openai-chat", "ollama-generate"])
 def test_http_to_a_server_of_grpc_names_the_types_over_grpc(grpc_port, name):
-    with raises_code("answer-broken", "kserve-grpc or sglang-grpc or vllm-grpc"):
+    with raises_code("answer-broken", "kserve-grpc or kserve-grpc-ensemble or sglang-grpc or vllm-grpc"):
         asked(f"http://127.0.0.1:{grpc_port({})}", name)
 
 
