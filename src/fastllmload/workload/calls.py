@@ -204,16 +204,18 @@ def _check_tokens(call: TracedCall) -> None:
 
 
 def _after(call: TracedCall, calls: Sequence[TracedCall], index: Mapping[str, int], begins: str) -> Sequence[After]:
-    """Its predecessors. InputError when one does not exist or is listed twice, and for a call without a start."""
-    seen: set[str] = set()
+    """Its predecessors. InputError when one does not exist or is listed twice, except once for its start and once for its
+    end, and for a call without a start.
+    """
+    seen: set[tuple[str, bool]] = set()
     for one in call.after:
         if one.call not in index:
             raise graph_error(
                 f"{call.where}: call {call.id!r} waits for {one.call!r}, which the file does not contain; add or remove it"
             )
-        if one.call in seen:
+        if (one.call, one.from_start) in seen:
             raise graph_error(f"{call.where}: call {call.id!r} waits for {one.call!r} twice; name it once")
-        seen.add(one.call)
+        seen.add((one.call, one.from_start))
     if call.context is not None and call.context not in index:
         raise graph_error(
             f"{call.where}: call {call.id!r} continues {call.context!r}, which the file does not contain; add or remove it"

@@ -38,6 +38,10 @@ def start(words: tuple[str, ...], url: str | None, dry_run: bool, anyway: bool) 
     for secret in secrets:
         redact.add(secret)
     argv.hide(secrets)
+    for path, text in ((path, text) for found in every for path, text in found.files.items()):
+        with naming_output(f"the file {path}"):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
     for line in report_lines(every):
         click.echo(on_screen(redact(line)), file=sys.stdout if dry_run else sys.stderr)
     if dry_run:
@@ -93,10 +97,11 @@ def save(folder: Path, asked: Mapping[str, str]) -> Path:
 
 
 def report_lines(every: Sequence[Translation]) -> Iterator[str]:
-    """The equivalent commands, everything without a counterpart, and what is defined differently."""
+    """The equivalent commands, the files that they read, what has no counterpart, and what is defined differently."""
     for found in every:
         for command in found.commands:
             yield shlex.join(["fastllmload", *(command[1:] if command[0] == "run" else command)])
+        yield from (f"written    {path}" for path in found.files)
     lacks = dict.fromkeys(lack for found in every for lack in found.lacks)
     for lack in sorted(lacks, key=lambda lack: list(KINDS).index(lack.kind), reverse=True):
         yield f"  {lack.option}: {KINDS[lack.kind]}: {lack.why}"

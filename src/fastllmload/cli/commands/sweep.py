@@ -39,7 +39,7 @@ OWN: tuple[RunOption, ...] = (
 
 
 def values_of(name: str, text: str) -> list[str]:
-    found = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    found = [part.strip() for part in (text.removesuffix(";").split(";") if ";" in text else text.split(","))]
     if "" in found or len(found) < 1:
         raise InputError("option-value-missing", f"--vary {name}={text} holds an empty value; write NAME=V1,V2")
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastllmload.cli.compat import aiperf_config
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
@@ -14,7 +15,9 @@ WRAPPERS = ("spec", "args")  # what a file may have its settings under
 ABOUT = ("kind", "version", "apiVersion", "api_version", "metadata", "description", "name", "spec", "args")
 
 
-def words_of_files(table: Mapping[str, Any], words: Sequence[str]) -> tuple[list[str], list[str]]:
+def words_of_files(
+    table: Mapping[str, Any], words: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
     """The words that say what the files of settings among *words* do, and the other words, which go before them."""
     of_files, rest = list[str](), list[str]()
     place = 0
@@ -29,7 +32,7 @@ def words_of_files(table: Mapping[str, Any], words: Sequence[str]) -> tuple[list
             value = words[place]
             place += 1
         built_in = value if Path(value).exists() else value.removesuffix(".json")
-        of_files += table.get("scenarios", {}).get(built_in) or list(_words(table, _tree(flag, value)))
+        of_files += table.get("scenarios", {}).get(built_in) or list(_words(table, _tree(flag, value), environment))
     return of_files, rest
 
 
@@ -61,7 +64,10 @@ def _yaml(flag: str, name: str, text: str) -> Any:
         raise InputError("config-invalid", f"{flag} {name} cannot be read: {problem}") from None
 
 
-def _words(table: Mapping[str, Any], tree: Mapping[str, Any]) -> Iterator[str]:
+def _words(table: Mapping[str, Any], tree: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    if table.get("file_form") == "aiperf":
+        yield from aiperf_config.words(tree, environment)
+        return
     if not table.get("groups"):
         yield from _flattened(tree, "--")
         return

@@ -237,15 +237,20 @@ def override(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], value
 def prompts(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
     """AIPerf's file of prompts: its type, unless that was given, by its first line, and which fields it has."""
     variables = reading.variables
-    variables["file"] = [values[0]]
+    payload, path = values[0].startswith("payload:"), values[0].removeprefix("payload:")
+    variables["file"] = [path]
     try:
-        text = Path(values[0]).read_text(encoding="utf-8", errors="replace")
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:  # which the run reports
         return
     first = json_value(next((line for line in text.splitlines() if line.strip()), ""))
     names = set(first) if isinstance(first, dict) else set()
     kind = "multi_turn" if "turns" in names else "mooncake_trace" if names & MOONCAKE else "single_turn"
     variables.setdefault("file_type", [str(first["type"]) if "type" in names else kind])
+    if payload and "session_id" in names:
+        variables["file_type"] = ["payload_sessions"]
+    elif payload and "timestamp" in names:
+        variables["schedule"] = ["true"]
     variables["file_lines"] = [str(sum(1 for line in text.splitlines() if line.strip()))]
     for name, field in (("lengths", "output_length"), ("texts", "text_input"), ("times", "timestamp")):
         if f'"{field}"' in text:
@@ -260,8 +265,9 @@ def found(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: 
 
 
 def swept(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
-    """GenAI-Perf's MIN:MAX in powers of 2, MIN:MAX:STEP, or a list."""
+    """GenAI-Perf's MIN:MAX in powers of 2, or by 1 where *entry* has `by_one`, MIN:MAX:STEP, or a list."""
     bounds = values[0].split(":")
+    bounds += ["1"] if len(bounds) == 2 and entry.get("by_one") else []
     try:
         given = [int(one) for one in (bounds if len(bounds) > 1 else values[0].split(","))]
     except ValueError:
@@ -311,5 +317,21 @@ def stages(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values:
     found = json_value(values[0])
     if not isinstance(found, list) or not all(isinstance(stage, dict) for stage in found) or not found:
         raise InputError("json-invalid", f"{flag} {values[0]!r} is not a list of stages")
-    for name in dict.fromkeys(name for stage in found for name in stage):
+    for name in dict.fromkeys(name for stage in found for name in stage if stage[name] is not None):
         reading.variables[f"stage_{name}"] = [str(stage.get(name, "")) for stage in found]
+    if len(found) > 1:  # and how many of their values differ
+        vary = sum(len({str(stage.get(name)) for stage in found}) > 1 for name in found[0])
+        reading.variables["stages_vary"] = [str(vary)]
+
+
+def only(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """The single element of a list; several have no counterpart."""
+    found = [str(each) for each in list_of(values[0])]
+    if len(found) == 1:
+        reading.variables[entry["as"]] = found
+
+
+def list_of(text: str) -> list[Any]:
+    """A JSON list, or what commas are between."""
+    found = json_value(text)
+    return found if isinstance(found, list) else text.split(",")

@@ -14,6 +14,7 @@ from fastllmload.cli.compat.converters import json_value, settings
 from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
 
 FORMS = {".txt": "text", ".text": "text", ".csv": "csv", ".json": "custom", ".jsonl": "custom"}
+TRACES = ("trace_synthetic", "trace_minimal", "mooncake", "weka", "otel", "opentelemetry", "otel_trace")
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 PROMPT = ("prompt", "instruction", "question", "input", "context", "content", "conversation", "turn", "text")
 LENGTH = ("output_tokens_count", "completion_tokens_count")
@@ -27,7 +28,7 @@ def choose(reading: ForeignCommand) -> None:
         variables["data"] = variables.pop("data_source")
     name = variables.get("data", [""])[0]
     form = FORMS.get(Path(name).suffix.lower()) or ("hf" if HUB.fullmatch(name) or Path(name).exists() else "")
-    if not name:
+    if not name or variables.get("data_kind", [""])[0] in TRACES:
         return
     if not form:
         why = "it is neither a file of this host nor the name of a data set; give its text, CSV or JSON as a file"

@@ -16,6 +16,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 }  # fmt: skip
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
 PLAIN = re.compile(r"[\w.-]+")
 NAME = re.compile(r"[A-Za-z_][\w.]*")

@@ -32,6 +32,7 @@ class ForeignCommand:
     given: set[str] = field(default_factory=set)  # options that may be repeated
     typed: dict[str, str] = field(default_factory=dict)  # by variable: the option and value that set it
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by option of ours: what was typed for it
+    files: dict[str, str] = field(default_factory=dict)  # by path: content that our command reads
 
     def lack(self, option: str, entry: Mapping[str, Any]) -> bool:
         """Whether *entry* is about something without a counterpart, which is noted."""

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastllmload.cli.compat import converters, data_files, images, models
+from fastllmload.cli.compat import converters, data_files, distributions, images, models, searches
 from fastllmload.cli.compat.config_files import words_of_files
 from fastllmload.cli.compat.converters import json_value
 from fastllmload.cli.compat.environment import (
@@ -31,6 +31,7 @@ from fastllmload.cli.compat.environment import (
 from fastllmload.cli.compat.expressions import filled, known, used_in
 from fastllmload.cli.compat.fetched import find_file
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
+from fastllmload.cli.compat.made_files import MAKERS
 from fastllmload.cli.compat.shell import commands_in
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
@@ -55,6 +56,7 @@ class Translation:
     secrets: tuple[str, ...]  # of the other command
     save: Mapping[str, str] | None  # how a result file of vLLM's is to be written; None: none is asked for
     origins: Mapping[str, Sequence[str]]
+    files: Mapping[str, str]  # by path: content that *commands* read
 
 
 def tool_names() -> list[str]:
@@ -102,7 +104,9 @@ def translate(
     if server is not None:
         reading.variables["server"] = [server]
     read_environment(reading, typed, environment)
-    of_files, words = words_of_files(table, after_command(reading, typed.words))
+    of_files, words = words_of_files(
+        table, after_command(reading, typed.words), {**environment, **typed.assigned}
+    )
     read_options(reading, of_files)
     reading.given.clear()  # what is typed goes before what a file says
     read_options(reading, words)
@@ -119,12 +123,20 @@ def translate(
     if table.get("finds_data"):
         data_files.choose(reading)
     images.arrange(reading)
+    if "lengths" in table:
+        distributions.arrange(reading)
     find_file(reading, environment)
+    for name, *conditions in table.get("makes", ()):
+        first = {name: str(value) for name, value in table["defaults"].items()}
+        first |= {name: values[0] for name, values in reading.variables.items()}
+        if all(holds(each, first) for each in conditions):
+            MAKERS[name](reading)
     runs = expanded(reading)
     commands = [written(reading, variables) for variables in runs]
     return Translation(
         table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(differences(table, runs[0])),
         passed_on(typed.assigned, table), tuple(secrets_in(typed.assigned, typed.words)), saved(reading), reading.origins,
+        reading.files,
     )  # fmt: skip
 
 
@@ -238,14 +250,16 @@ def is_option(word: str) -> bool:
 
 
 def known_name(table: Mapping[str, Any], flag: str) -> str:
-    """The option's name in the table: as written, with - for _, or the one that it abbreviates; empty for none."""
+    """The option's name in the table: as written, with - for _, or the one that it abbreviates or whose * covers it; empty
+    for none.
+    """
     for name in (flag, flag.replace("_", "-")):
         if name in table["options"]:
             return name
         longer = [other for other in table["options"] if name.startswith("--") and other.startswith(name)]
         if table.get("abbreviates") and len(longer) == 1:
             return str(longer[0])
-    return ""
+    return next((name for name in table["options"] if name.endswith("*") and flag.startswith(name[:-1])), "")
 
 
 def take(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
@@ -307,14 +321,16 @@ CONVERTERS = {
     "settings": converters.settings, "stages": converters.stages, "resolution": converters.resolution,
     "override": converters.override, "prompts": converters.prompts, "range": converters.rates,
     "pairs": converters.length_pairs, "found": converters.found, "swept": converters.swept,
-    "template": converters.template, "models": models.named, "split": models.split, "provider": models.provider,
+    "template": converters.template, "length": distributions.length, "image": distributions.image, "only": converters.only,
+    "service": searches.service, "space": searches.space, "condition": searches.condition, "public": searches.public,
+    "models": models.named, "split": models.split, "provider": models.provider,
 }  # fmt: skip
 
 
 def expanded(reading: ForeignCommand) -> list[Variables]:
     """The variables of each run: those with several values have one in each, in turn."""
     found = {name: [str(value)] for name, value in reading.table["defaults"].items()} | reading.variables
-    if names := reading.table.get("product"):
+    if names := [name for name in reading.table.get("product", ()) if name in found]:
         rows = list(itertools.product(*(found[name] for name in names)))
         found |= {name: [row[place] for row in rows] for place, name in enumerate(names)}
     lengths = {len(values) for values in found.values()} - {1}
@@ -349,7 +365,7 @@ def written(reading: ForeignCommand, variables: Variables) -> Arguments:
     body = dict(reading.body)
     once = {option for option, _ in found}
     if "server" in variables:
-        found.append(("--url", variables["server"]))
+        found = [*(pair for pair in found if pair[0] != "--url"), ("--url", variables["server"])]
         once.add("--url")
     for option, value, *conditions in reading.table["write"]:
         if option in once or not known(value, variables) or not all(holds(each, variables) for each in conditions):
@@ -372,7 +388,7 @@ def written(reading: ForeignCommand, variables: Variables) -> Arguments:
 
 def joined(runs: list[Arguments]) -> list[list[str]]:
     """One command for each run, or a sweep where they differ in the value of one option alone."""
-    if len(runs) > 1:
+    if len(runs) > 1 and "--objective" not in dict(runs[0]):
         flags = [[flag for flag, _ in run] for run in runs]
         differ = {
             flag for run in runs for (flag, value), (_, first) in zip(run, runs[0], strict=False) if value != first
@@ -386,14 +402,17 @@ def joined(runs: list[Arguments]) -> list[list[str]]:
 
 
 def repeated(run: Arguments) -> list[str]:
-    """The command of one run, or a sweep where it varies an option or is to be repeated."""
+    """The command of one run, a sweep where it varies an option or is to be repeated, or a search for a load."""
+    if "--objective" in dict(run):
+        return ["search", *flat(run)]
     if "--vary" in dict(run):
         return ["sweep", *flat(run)]
     if "--runs" not in dict(run):
         return ["run", *flat(run)]
     axis, value = next((pair for pair in run if pair[0] in ("--rate", "--concurrency")), ("--concurrency", "1"))
     rest = [pair for pair in run if pair[0] != axis]
-    return ["sweep", "--vary", f"{axis.removeprefix('--')}={value}", *flat(rest)]
+    one_value = f"{value};" if value and "," in value else value  # a comma separates values where no semicolon does
+    return ["sweep", "--vary", f"{axis.removeprefix('--')}={one_value}", *flat(rest)]
 
 
 def flat(run: Arguments) -> list[str]:
