@@ -53,3 +53,18 @@ def write_trace(
             rows.append(row)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return rows
+
+
+def growing(path: Path, sessions: int, seed: int) -> None:
+    """Sessions of one agent: 2 to 12 calls of 20 ms, 80 ms apart, each prompt a block longer than the one before it."""
+    stream, lines = random.Random(seed), []
+    for session in range(sessions):
+        for turn in range(stream.randint(2, 12)):
+            row = {
+                "id": f"{session}.{turn}", "session": str(session), "input_tokens": BLOCK * (turn + 2), "output_tokens": 3,
+                "hash_ids": [0, *(1000 * (session + 1) + one for one in range(turn + 1))],
+                "start_s": session + turn * 0.1, "end_s": session + turn * 0.1 + 0.02, "wait_s": 0.08 if turn else 0,
+                **({"after": [f"{session}.{turn - 1}"]} if turn else {}),
+            }  # fmt: skip
+            lines.append(json.dumps(row))
+    path.write_text(json.dumps({"fastllmload_graph": 1, "block_tokens": BLOCK}) + "\n" + "\n".join(lines) + "\n")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.agentic_traces import BLOCK, Row, write_trace
+from support.agentic_traces import BLOCK, Row, growing, write_trace
 from truth_bench import Measured, bare_reply_us, measure, until_quiet, within
 
 from fastllmload.certificate.run_evidence import not_arrived
@@ -207,21 +207,6 @@ def test_sessions_under_way_continue_when_and_with_what_they_would_have(tmp_path
     figures = found.document["sessions"]
     assert figures["under_way"] == found.document["plan"]["description"]["workload"]["sessions"]["under_way"] > 0
     assert figures["begun"] + figures["under_way"] == 40
-
-
-def growing(path: Path, sessions: int, seed: int) -> None:
-    """Sessions of one agent: 2 to 12 calls of 20 ms, 80 ms apart, each prompt a block longer than the one before it."""
-    stream, lines = random.Random(seed), []
-    for session in range(sessions):
-        for turn in range(stream.randint(2, 12)):
-            row = {
-                "id": f"{session}.{turn}", "session": str(session), "input_tokens": BLOCK * (turn + 2), "output_tokens": 3,
-                "hash_ids": [0, *(1000 * (session + 1) + one for one in range(turn + 1))],
-                "start_s": session + turn * 0.1, "end_s": session + turn * 0.1 + 0.02, "wait_s": 0.08 if turn else 0,
-                **({"after": [f"{session}.{turn - 1}"]} if turn else {}),
-            }  # fmt: skip
-            lines.append(json.dumps(row))
-    path.write_text(json.dumps({"fastllmload_graph": 1, "block_tokens": BLOCK}) + "\n" + "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

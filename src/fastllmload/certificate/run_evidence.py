@@ -236,8 +236,7 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
 def not_arrived(run: Run, rows: Rows) -> Mask:
     """Which *rows* follow a reply, or are the first of what is left of a session that began before time zero."""
     follows: Mask = rows["turn"] > 0
-    facts = run.document.plan.description.workload.sessions
-    if facts is None or facts.start is None:
+    if not run.document.plan.description.begun_classes:
         return follows
     try:
         under_way = Plan.read_record(run.directory / "plan").under_way

@@ -322,6 +322,13 @@ class PlanDescription(Document, frozen=True, kw_only=True):
         return {number: one.concurrency for number, one in found if one.concurrency is not None}
 
     @property
+    def begun_classes(self) -> frozenset[int]:
+        """Numbers of the classes that begin with sessions under way; {0} of a plan without classes, empty of a warm-up."""
+        if self.phase != "measure":
+            return frozenset()
+        return frozenset(number for number, one in enumerate(self.classes or (self,)) if begins_under_way(one))
+
+    @property
     def slots_change(self) -> bool:
         """Whether the slots of any of `closed_classes` change: their numbers are then the most there are."""
         loads = (one.load for one in self.classes)
@@ -362,6 +369,11 @@ class ClassDescription(Document, frozen=True, kw_only=True):
         """Slots of a class that is a closed loop; None in an open one, or where redaction took them away."""
         slots = None if self.load is None else self.load.concurrency
         return slots if isinstance(slots, int) else None
+
+
+def begins_under_way(one: PlanDescription | ClassDescription) -> bool:
+    facts = None if one.workload is None else one.workload.sessions
+    return facts is not None and facts.start is not None
 
 
 class CountingFacts(Document, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ from fastllmload.plan.plan import (
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.prompts.source import exactness
 from fastllmload.settings import RunSettings, TrafficClass
+from fastllmload.workload.underway import FRESH
 
 Numbers = npt.NDArray[np.int64]
 MIXED = "classes"  # name of the arrivals and of the workload of such a plan
@@ -69,7 +70,9 @@ def build_classes(
     settings: RunSettings, *, phase: str, model: str, out_dir: Path, loaded: Sequence[LoadedWorkload] | None = None
 ) -> Plan:
     """As `build_plan`, with the requests of all `settings.classes`. *loaded*: the workload of each, if known."""
-    planned = planned_classes(settings) if phase == "measure" else [PlannedClass()] * len(settings.classes)
+    begun = [one.workload.session_start != FRESH for one in settings.classes]
+    unknown = [PlannedClass()] * len(settings.classes)
+    planned = planned_classes(settings) if phase == "measure" or any(begun) else unknown
     loaded = load_workloads(settings) if loaded is None else loaded
     shares = warmup_shares(settings.classes)
     endpoints = [resolve_endpoint(one.endpoint_type or settings.target.endpoint_type) for one in settings.classes]
@@ -80,7 +83,8 @@ def build_classes(
     plans: dict[int, Plan] = {}
     try:
         for number in built:
-            known = planned[number]
+            # What a warm-up sends of sessions under way depends on those of the run, and nothing else in it does.
+            known = planned[number] if phase == "measure" or begun[number] else PlannedClass()
             if known.count == 0 or (phase == "warmup" and shares[number] == 0.0):
                 continue
             each = class_settings(settings, settings.classes[number], known.count)

@@ -260,8 +260,7 @@ class Plan:
     @property
     def under_way(self) -> npt.NDArray[np.int64]:
         """The first calls of what is left of sessions that began before time zero."""
-        facts = self.description.workload.sessions
-        if facts is None or facts.start is None or self.calls is None:
+        if not self.description.begun_classes or self.calls is None:
             return np.empty(0, np.int64)
         first = np.flatnonzero(np.diff(self.calls["session"].astype(np.int64), prepend=-1))
         found: npt.NDArray[np.int64] = first[(self.calls["turn"][first] > 0) | (self.calls["chain"][first] > 0)]

@@ -225,9 +225,9 @@ def test_rules_name_options_of_a_run() -> None:
         ({"num_requests": 4, "class": ["t workload=trace dataset_path=f"]}, "run-without-end", "'t'"),
         ({"class": ["a rate=1 prompt_form=ids"]}, "protocol-unsupported", "'a'"),
         (
-            {"class": ["a rate=1 workload=weka dataset_path=f session_start=stationary"], "num_requests": 4},
-            "option-not-applicable",
-            "'a'",
+            {"class": ["a rate=1 workload=weka dataset_path=f session_start=stationary models=b,c"], "num_requests": 4},
+            "options-conflict",
+            "--models",
         ),
         ({"endpoint_type": "vllm", "class": ["a rate=1 image=8x8"]}, "protocol-unsupported", "'a'"),
         ({"endpoint": "/x", "class": ["a rate=1 endpoint_type=vllm"]}, "protocol-unsupported", "/x"),

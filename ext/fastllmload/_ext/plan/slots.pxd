@@ -9,6 +9,7 @@ cdef struct SlotPool:
     uint64_t issued                     # requests of this pool so far
     uint64_t limit                      # that it may send
     uint32_t first, size                # its requests: *size* items of Slots.numbers from *first* on
+    uint32_t own, kept                  # of these the first, with which its slots begin, and how many of them are still to come
 
 cdef struct SlotRange:
     # The slots of the loop, or of one pool: which are open.
@@ -22,6 +23,7 @@ cdef class Slots:
     # Of a phase. One per worker; in an open loop nothing is ever free.
     cdef uint64_t issued                # requests of this worker so far
     cdef uint64_t limit                 # requests that this worker may send; 0 = no bound
+    cdef uint64_t kept                  # requests with which slots begin that are still to open
     cdef uint32_t freed                 # how many wait to be filled again
     cdef uint32_t count                 # slots there are: a slot is free, rests, or holds a request
     cdef Slot* free_ones                # a ring of *count*: *freed* of them from *first_free* on, the earliest first; owned
@@ -39,9 +41,12 @@ cdef class Slots:
     cdef const uint32_t[::1] numbers    # requests of the plan, of all pools
     cdef uint32_t plan_size             # requests in the plan: each time that a pool starts again, its numbers are higher by that
     cdef int divide(self, const uint32_t[::1] counts, const uint32_t[::1] sizes, const uint64_t[::1] limits,
-                    const uint32_t[::1] numbers, const uint32_t[::1] closings, uint32_t plan_size) except -1    # after begin()
+                    const uint32_t[::1] numbers, const uint32_t[::1] closings, const uint32_t[::1] owns,
+                    uint32_t plan_size) except -1                               # after begin()
     cdef bint pool_left(self, int32_t slot) noexcept                            # its pool, if it has one, may send one more
     cdef uint32_t next_request(self, int32_t slot) noexcept                     # it, which then is issued
+    cdef bint keeps(self, uint32_t pool) noexcept                               # its next slot begins with a request of its own
+    cdef uint32_t own_request(self, uint32_t pool) noexcept                     # it, of a pool, which then is issued
     cdef int begin(self, Py_ssize_t count, uint64_t limit, const int64_t[::1] closings) except -1        # a phase
     cdef int32_t open(self, uint32_t pool, int64_t since) noexcept      # slot that opens at *since*; -1: one that was to close stays
     cdef bint stays(self, int32_t slot, int64_t since) noexcept                 # a slot that is free at *since* is filled again

@@ -8,6 +8,8 @@ instant of its *closings*; none is cut off.
 
 Slots may be divided into pools, one for each class of requests that is a closed loop. A slot then sends requests of its pool
 alone, which repeats them; which of the slots is filled first is one order of all.
+
+Slots that begin in the middle of sessions have requests of their own, which are kept until they open and not repeated.
 """
 
 from libc.stdlib cimport calloc, free
@@ -43,7 +45,7 @@ cdef class Slots:
         cdef size_t most = <size_t>max(1, count)
         self._forget()
         self.clear()
-        self.issued = 0
+        self.issued = self.kept = 0
         self.limit = limit
         self.free_ones = <Slot*>calloc(most, sizeof(Slot))
         self.resting = <Slot*>calloc(most, sizeof(Slot))
@@ -60,9 +62,10 @@ cdef class Slots:
         return 0
 
     cdef int divide(self, const uint32_t[::1] counts, const uint32_t[::1] sizes, const uint64_t[::1] limits,
-                    const uint32_t[::1] numbers, const uint32_t[::1] closings, uint32_t plan_size) except -1:
+                    const uint32_t[::1] numbers, const uint32_t[::1] closings, const uint32_t[::1] owns,
+                    uint32_t plan_size) except -1:
         """*counts*: the most slots of each pool, at most those of begin() together; *sizes*: how many of *numbers* are its
-        requests; *closings*: how many of begin()'s closings are its own.
+        requests; *closings*: how many of begin()'s closings are its own; *owns*: with how many requests its slots begin.
         """
         cdef Py_ssize_t i, many = counts.shape[0], closing = 0
         cdef uint32_t slot = 0, first = 0, each
@@ -79,6 +82,8 @@ cdef class Slots:
             self.pools[i].limit = limits[i]
             self.pools[i].first = first
             self.pools[i].size = sizes[i]
+            self.pools[i].own = self.pools[i].kept = owns[i]
+            self.kept += owns[i]
             self.limit += limits[i]
             first += sizes[i]
             self.ranges[i].first = <int32_t>slot
@@ -99,14 +104,24 @@ cdef class Slots:
         if self.pools == NULL:
             return True
         pool = &self.pools[self.pool_of[slot]]
-        return pool.issued < pool.limit
+        return pool.issued + pool.kept < pool.limit
 
     cdef uint32_t next_request(self, int32_t slot) noexcept:
         cdef SlotPool* pool = &self.pools[self.pool_of[slot]]
-        cdef uint64_t place = pool.issued
+        cdef uint64_t place = pool.issued + pool.kept - pool.own
+        cdef uint64_t size = pool.size - pool.own
         pool.issued += 1
         self.issued += 1
-        return <uint32_t>(self.numbers[pool.first + place % pool.size] + place // pool.size * self.plan_size)
+        return <uint32_t>(self.numbers[pool.first + pool.own + place % size] + place // size * self.plan_size)
+
+    cdef bint keeps(self, uint32_t pool) noexcept:
+        return (self.kept if self.pools == NULL else self.pools[pool].kept) > 0
+
+    cdef uint32_t own_request(self, uint32_t pool) noexcept:
+        cdef SlotPool* of = &self.pools[pool]
+        of.kept -= 1
+        of.issued += 1
+        return self.numbers[of.first + of.own - of.kept - 1]
 
     cdef int clear(self) noexcept:
         self.freed = self.first_free = self.first_resting = self.rest_count = 0
@@ -142,7 +157,7 @@ cdef class Slots:
         return False
 
     cdef bint left(self) noexcept:
-        return self.limit == 0 or self.issued < self.limit
+        return self.limit == 0 or self.issued + self.kept < self.limit
 
     cdef int free(self, int32_t slot, bint failed, int64_t now) noexcept:
         cdef Slot* place

@@ -148,15 +148,15 @@ cdef class Reactor:
              Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
              Bodies near=None, const int32_t[::1] chain=None, const int32_t[::1] parent=None, const int32_t[::1] place=None,
              const int64_t[::1] closings=None, uint32_t own=0, pools=None,
-             bint mixed=False) -> None:
+             bint mixed=False, bint own_first=False) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or of the instants at which a slot opens: ascending, zeros
         where nothing else is asked. Where the number of slots changes, *closings* are the instants at which one slot less is wanted,
-        and *own* is the most that this worker has at once; where it does not, slots that open later than others are in the middle of
-        sessions, and begin with requests of their own. *pools*: where classes are closed loops, seven arrays: the most slots that this
-        worker has of each, how many requests it has, how many of them it may send, the requests; places in *schedule* at which a slot
-        opens, ascending, and the class of each of these; how many of *closings* each class has. The rest of *schedule* is an open loop.
+        and *own* is the most that this worker has at once. *own_first*: each slot begins with a request of its own, in the middle of a
+        session. *pools*: where classes are closed loops, eight arrays: the most slots that this worker has of each, how many requests
+        it has, how many of them it may send, the requests; places in *schedule* at which a slot opens, ascending, and the class of each
+        of these; how many of *closings* each class has; with how many requests its slots begin. The rest of *schedule* is an open loop.
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound. *cap*: its most in
         flight in an open loop, *most_waiting*: its most that wait for their first token; 0: no cap.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
@@ -186,16 +186,16 @@ cdef class Reactor:
         share.parent = parent
         share.place = place
         self.users.begin(client)
-        share.own_first = (closed and closings is None and pools is None and talks is not None and len(schedule)
-                           and schedule[len(schedule) - 1] > 0)
+        share.own_first = own_first and closed and pools is None
         if pools is None:
             self.releases.open_at(None, None, len(schedule) if closed else 0)
             self.releases.slots.begin(own if closed else len(schedule), limit, closings)
         else:
             self.releases.open_at(pools[4], pools[5], len(pools[4]))
             self.releases.slots.begin(int(pools[0].sum()), limit, closings)
-            self.releases.slots.divide(pools[0], pools[1], pools[2], pools[3], pools[6], share.plan_size)
-        self.releases.slots.issued = len(schedule) if share.own_first else 0
+            self.releases.slots.divide(pools[0], pools[1], pools[2], pools[3], pools[6], pools[7], share.plan_size)
+        if share.own_first:
+            self.releases.slots.kept = own
         self.pacer.load(schedule)
         self.releases.closed = closed
         self.releases.mixed = mixed
@@ -248,7 +248,7 @@ cdef class Reactor:
         cdef Py_ssize_t arrived = self.pacer.next - self.releases.opened
         if not self.releases.closed:
             return self.pacer.next
-        return arrived + self.releases.slots.issued - (self.pacer.size - self.pacer.next if self.releases.share.own_first else 0)
+        return arrived + self.releases.slots.issued
 
     @property
     def finished(self) -> bool:

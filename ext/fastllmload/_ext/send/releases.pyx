@@ -55,11 +55,11 @@ cdef class Releases:
         slot up to its end is not sent.
         """
         cdef int64_t due, backlog = 0
-        cdef uint32_t request
         cdef int32_t slot
         cdef uint32_t pool
         cdef Py_ssize_t place
         cdef Talk* talk
+        cdef bint own
         cdef bint over = self.most_waiting and self.closed and self.stop_at and now >= self.stop_at
         while self.sending:
             due = self.pacer.due()
@@ -82,10 +82,11 @@ cdef class Releases:
             self.opened += 1
             self._next_opening()
             slot = self.slots.open(pool, due - self.pacer.start)
-            if over or (self.slots.varies and (slot < 0 or not self.may_issue(now) or not self.slots.pool_left(slot))):
+            own = self.slots.keeps(pool)
+            if over or (self.slots.varies and not own
+                        and (slot < 0 or not self.may_issue(now) or not self.slots.pool_left(slot))):
                 continue
-            request = self.share.numbered(<uint64_t>place) if self.share.own_first else self.next_request(slot)
-            self._dispatch(request, due, slot, NULL)
+            self._dispatch(self._own_request(pool, place) if own else self.next_request(slot), due, slot, NULL)
         if backlog > self.words[k.W_BACKLOG_MAX]:
             self.words[k.W_BACKLOG_MAX] = backlog
         return 0
@@ -113,7 +114,12 @@ cdef class Releases:
         if self.slots.pools != NULL:
             return self.slots.next_request(slot)
         self.slots.issued += 1
-        return self.share.numbered(self.slots.issued - 1)
+        return self.share.numbered(self.slots.issued + self.slots.kept - 1)
+
+    cdef uint32_t _own_request(self, uint32_t pool, Py_ssize_t place) noexcept:
+        self.slots.kept -= 1
+        self.slots.issued += 1
+        return self.share.numbered(<uint64_t>place) if self.slots.pools == NULL else self.slots.own_request(pool)
 
     cdef bint may_issue(self, int64_t now) noexcept:
         """Slots may send one more request."""

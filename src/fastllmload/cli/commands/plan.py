@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.options.reading import validate_stored_bodies
+from fastllmload.cli.options.reading import validate_saved_classes, validate_stored_bodies
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 
@@ -91,6 +91,8 @@ def write_calls(trace: Workload, path: Path) -> str:
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     if file is not None or views.sequence is not None:
         validate_stored_bodies(settings, "--sequence" if file is None else "a plan's file")
+    if file is not None:
+        validate_saved_classes(settings)
     from fastllmload.endpoint.identity import lines
     from fastllmload.plan.archive import save_plan
 

@@ -116,6 +116,7 @@ def read_settings(
     validate_session_body(settings)
     if settings.output.save_plan is not None:
         validate_stored_bodies(settings, "--save-plan")
+        validate_saved_classes(settings)
     if not settings.classes and settings.output.plan is None:
         validate_traffic(settings, complete)
     return settings, secret
@@ -231,6 +232,17 @@ def validate_session_body(settings: RunSettings) -> None:
                     f"{endpoint.name} have already; choose another "
                     "field, or leave it out of --extra-body",
                 )
+
+
+def validate_saved_classes(settings: RunSettings) -> None:
+    """InputError for a saved plan with a class that begins with sessions under way: it would lack what warms these up."""
+    begun = next((one.name for one in settings.classes if one.workload.session_start != "fresh"), None)
+    if begun is not None:
+        raise InputError(
+            "option-not-applicable",
+            f"class {begun!r} begins with sessions under way (session-start), whose warm-up a saved plan of classes does "
+            "not have; save it without session-start, or repeat the run from its options and --seed",
+        )
 
 
 def validate_stored_bodies(settings: RunSettings, where: str) -> None:

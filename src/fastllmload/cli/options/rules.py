@@ -191,9 +191,6 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in OF_SESSIONS,
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
          ("trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks")),
-    OptionRule("options-conflict", lambda o: starts_under_way(o) and changing(o) is not None,
-         "--session-start begins with what a constant load of one model has under way; leave {other} out",
-         values=lambda o: {"other": changing(o)}),
     OptionRule("option-missing", lambda o: o.get("workload.prefix_len", 0) == 0,
          "{where} is given without --prefix-len; add the length of a shared prefix", PREFIXES),
 )  # fmt: skip
@@ -282,9 +279,9 @@ TRAFFIC = (
     OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
          and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
          "--trace-timing recorded sends every call at its own instant; leave rate and concurrency out"),
-    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and bool(o.of_class),
-         "class {of_class!r}: --session-start needs a warm-up of its sessions alone, and classes share one in proportion to "
-         "their rates; measure the class in a run of its own, or leave it out"),
+    OptionRule("options-conflict", lambda o: starts_under_way(o) and changing(o) is not None,
+         "--session-start begins with what a constant load of one model has under way; leave {other} out",
+         values=lambda o: {"other": changing(o)}),
     OptionRule("option-missing", lambda o: starts_under_way(o) and o.complete and o.recorded_instants,
          "--session-start begins a load of slots or of arrivals; add --concurrency or --rate"),
     OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("load.rate") is not None
@@ -354,7 +351,7 @@ def changing(chosen: Chosen) -> str | None:
         return "the curve of --rate"
     if chosen.get("load.rate") == math.inf:
         return "--rate inf"
-    return "--models" if chosen.get("target.models") else None
+    return "--models" if chosen.get("target.models") or chosen.get("class.models") else None
 
 
 def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True) -> None:

@@ -71,7 +71,13 @@ def slot_starts(plan: Plan, worker: int, workers: int, slots: int) -> npt.NDArra
     if plan.turns is not None:
         mine = plan.starts[:slots]
         begins[: len(mine)] = plan.turns["think_ns"][mine]
-    return np.ascontiguousarray(begins[worker::workers])
+    return before_end(plan, np.ascontiguousarray(begins[worker::workers]))
+
+
+def before_end(plan: Plan, opens_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those of the ascending *opens_ns* at which the phase still sends."""
+    seconds = plan.duration_s
+    return opens_ns if seconds is None else opens_ns[: np.searchsorted(opens_ns, round(seconds * 1e9))]
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,9 @@ class SlotPools:
     opens_of: npt.NDArray[np.uint32]  # the class of each
     closes_ns: npt.NDArray[np.int64]  # when one slot less is wanted, class by class
     closes: npt.NDArray[np.uint32]  # how many of these each class has
+    owns: npt.NDArray[
+        np.uint32
+    ]  # with how many of its requests the slots of each class begin, which it does not repeat
     change: bool  # slots of any class do
 
     def schedule(self, arrivals: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[Any], ...]]:
@@ -100,12 +109,15 @@ class SlotPools:
         order = np.argsort(np.concatenate([self.opens_ns, arrivals]), kind="stable")
         instants = np.concatenate([self.opens_ns, arrivals])[order]
         places = np.flatnonzero(order < len(self.opens_ns))
-        return instants, (self.slots, self.sizes, self.limits, self.numbers, places, self.opens_of, self.closes)
+        return instants, (
+            self.slots, self.sizes, self.limits, self.numbers, places, self.opens_of, self.closes, self.owns,
+        )  # fmt: skip
 
 
 def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
     """None where *worker* has no slot of a class."""
-    slots, numbers, opens, closes, before = [], [], [], [], 0
+    slots, numbers, opens, closes, owns, before = [], [], [], [], [], 0
+    begun = plan.description.begun_classes
     starts, changes = plan.starts, plan.class_slot_changes
     of_class = plan.request_class[starts]
     for number, asked in plan.closed_classes.items():
@@ -115,6 +127,9 @@ def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
         numbers.append(mine[np.resize(dealt, len(mine))] if many else mine)
         slots.append(int(dealt.sum()) if len(numbers[-1]) else 0)
         opening, closing = np.zeros(slots[-1], np.int64), np.empty(0, np.int64)
+        owns.append(slots[-1] if number in begun else 0)
+        if number in begun and plan.turns is not None:
+            opening = before_end(plan, plan.turns["think_ns"][numbers[-1][: slots[-1]]])
         if number in changes:
             opening, closing = changes[number].of_worker((worker - before) % workers, workers)
         opens.append(opening)
@@ -126,7 +141,8 @@ def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
     order = np.argsort(opens_ns, kind="stable")
     sizes = np.array([len(each) for each in numbers], np.uint32)
     rounds = MOST_REQUESTS // plan.requests if plan.closed_cycles else 1
-    limits = sizes.astype(np.uint64) * np.uint64(rounds)
+    first = np.array(owns, np.uint64)
+    limits = first + (sizes - first) * np.uint64(rounds)
     return SlotPools(
         slots=np.array(slots, np.uint32),
         sizes=sizes,
@@ -136,6 +152,7 @@ def slot_pools(plan: Plan, worker: int, workers: int) -> SlotPools | None:
         opens_of=np.repeat(np.arange(len(opens)), [len(each) for each in opens])[order].astype(np.uint32),
         closes_ns=np.concatenate(closes),
         closes=np.array([len(each) for each in closes], np.uint32),
+        owns=np.array(owns, np.uint32),
         change=bool(changes),
     )
 

@@ -306,6 +306,7 @@ class Worker:
             own=own,
             pools=pool_arrays,
             mixed=bool(plan.closed_classes) and phase.mode == "open",
+            own_first=bool(plan.description.begun_classes),
             near=self.bodies[phase.number],
             **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )

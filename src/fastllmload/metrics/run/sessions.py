@@ -59,8 +59,8 @@ def measured_calls(run: Run, chosen: Populations) -> SentCalls | None:
 
 def from_the_first_call(run: Run, calls: SentCalls) -> Mask:
     """Which sessions were not under way at time zero."""
-    facts = run.document.plan.description.workload.sessions
-    return np.ones(len(calls.planned), np.bool_) if facts is None or facts.start is None else calls.entire
+    begun = run.document.plan.description.begun_classes
+    return calls.entire if begun else np.ones(len(calls.planned), np.bool_)
 
 
 def asked_objectives(run: Run) -> tuple[Objective, ...]:

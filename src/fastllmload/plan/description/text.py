@@ -264,6 +264,7 @@ def class_line(one: ClassDescription) -> str:
     own += [": ".join(header) for header in settings.headers]
     own += user_lines(one.behaviour)
     own += own_classes(content)
+    own += [f"{name} {text}" for name, text in session_lines(content.sessions) if name in ("starts", "ideal hits")]
     no_tokens = content.osl is None
     parts = [
         f"{in_flight(one)} in flight" if closed else f"{arrivals.rate:g}/s {arrivals.name}",
