@@ -15,7 +15,7 @@ from fastllmload.workload.content.words import id_table, text_table
 from fastllmload.workload.lengths import Uniform
 from fastllmload.workload.synthetic import Independent, Quota, Synthetic
 from fastllmload.workload.tokenizers import tiktoken as tokenizer_tiktoken
-from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -180,3 +180,13 @@ def test_facts_of_the_default():
     facts = load_tokenizer("cl100k_base").facts()
     assert (facts.name, facts.source, facts.vocabulary) == ("cl100k_base", "quicktok", 100_277)
     assert load_tokenizer("cl100k_base").ordinary == 100_256
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_ordinary_tokens_of_an_encoding_are_all_that_it_lists(name):
+    import quicktok
+
+    listed = quicktok.get_encoding(name).token_byte_values()
+    found = load_tokenizer(name)
+    assert found.ordinary == len(listed)
+    assert sorted(found.vocabulary()) == sorted(listed)

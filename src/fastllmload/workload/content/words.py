@@ -11,6 +11,7 @@ As ids, a number is the token id itself.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -37,7 +38,7 @@ QUESTION = (
     " written, say in one sentence why you chose it, and add how often you think that it occurs. Words in other "
     "languages count as words."
 )
-SHORTEST, LONGEST = 3, 40  # letters of a word
+WORD = re.compile(rb" [a-z]{3,40}")
 _SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
 
 
@@ -93,7 +94,7 @@ def text_table(tokenizer: Tokenizer | None) -> WordTable:
 
 @lru_cache(len(ENCODINGS))
 def _bundled_table(tokenizer: Bundled) -> WordTable:
-    """Cached, 1 MB each: both phases of every load level use it, and making it takes 0.16 s of a core."""
+    """Cached, 1 MB each: both phases of every load level use it, and making it takes 0.07 s of a core."""
     return _text_table(tokenizer)
 
 
@@ -129,7 +130,7 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
     """All words, and those of them that are one token without their space too. InputError when there are too few."""
     vocabulary = tokenizer.vocabulary()
     known = set(vocabulary)
-    words = [token for token in dict.fromkeys(vocabulary) if token[:1] == b" " and _is_word(token[1:])]
+    words = list(dict.fromkeys(filter(WORD.fullmatch, vocabulary)))
     bare = [word for word in words if word[1:] in known]
     if not isinstance(tokenizer, Bundled):
         words, bare = _verified(tokenizer, words)
@@ -140,11 +141,6 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
             "use --prompt-form native",
         )
     return words, bare
-
-
-def _is_word(letters: bytes) -> bool:
-    """Whether they are SHORTEST to LONGEST of a to z. Of the 100,000 tokens of a vocabulary a half come here."""
-    return SHORTEST <= len(letters) <= LONGEST and letters.isalpha() and letters.islower()
 
 
 def _verified(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
