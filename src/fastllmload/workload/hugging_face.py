@@ -36,6 +36,7 @@ USERS, ASSISTANTS = ("human", "user"), ("gpt", "assistant")
 FILES = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".arrow": "arrow", ".txt": "text"}
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a folder that `save_to_disk` wrote
 HUB_TIMEOUT_S = 5.0
+OF_HUB = "hf://datasets/"  # begins the path of a file of the hub: hf://datasets/OWNER/NAME[@REVISION]/FILE
 Pair = tuple[str, str | None]  # a question and its answer, if there is one
 
 
@@ -148,14 +149,51 @@ def _load(workload: Workload) -> Any:
         with offline(datasets) if away is not None else nullcontext():
             return datasets.load_dataset(path, subset, split=split)
     except Exception as problem:  # of the package, of the hub's client and of its HTTP library
-        said = (
-            first_line(problem) if away is None else f"the hub does not answer ({away}), and this host's cache lacks it"
-        )
         raise InputError(
             "dataset-not-loaded",
-            f"--dataset-path {path} cannot be loaded as a data set of Hugging Face: {said}; give the name of "
-            "one that the hub or this host's cache has, or a file or folder, and --hf-subset or --hf-split if it needs them",
+            f"--dataset-path {path} cannot be loaded as a data set of Hugging Face: {_said(problem, away)}; give the name "
+            "of one that the hub or this host's cache has, or a file or folder, with --hf-subset or --hf-split if needed",
         ) from problem
+
+
+def local_file(path: str) -> Path:
+    """*path*, or the copy on this host of a file of the hub, which is fetched if this host's cache lacks it.
+
+    InputError: a file of the hub that cannot be had.
+    """
+    if not path.startswith(OF_HUB):
+        return Path(path)
+    owner, _, rest = path.removeprefix(OF_HUB).partition("/")
+    repository, _, name = rest.partition("/")
+    repository, _, revision = repository.partition("@")
+    if not (owner and repository and name):
+        raise InputError(
+            "dataset-not-loaded", f"--dataset-path {path} has not the form {OF_HUB}OWNER/NAME/FILE; correct it"
+        )
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise InputError(
+            "dataset-not-loaded",
+            f"--dataset-path {path} needs the package huggingface_hub; install it with pip install 'fastllmload[hf]'",
+        ) from None
+    repository = f"{owner}/{repository}"
+    away = hub_problem(repository)
+    try:
+        found = huggingface_hub.hf_hub_download(
+            repository, name, repo_type="dataset", revision=revision or None, local_files_only=away is not None
+        )
+    except Exception as problem:  # of the hub's client and of its HTTP library
+        raise InputError(
+            "dataset-not-loaded",
+            f"--dataset-path {path} cannot be fetched: {_said(problem, away)}; give a file that the hub or this host has",
+        ) from problem
+    return Path(found)
+
+
+def _said(problem: Exception, away: str | None) -> str:
+    """*away*: why the hub gives no answer at all."""
+    return first_line(problem) if away is None else f"the hub does not answer ({away}), and this host's cache lacks it"
 
 
 def first_line(problem: Exception) -> str:
@@ -169,13 +207,13 @@ def hub_problem(path: str) -> str | None:
     The package asks again after errors of connections, for half a minute in all, and this cannot be set.
     """
     try:
-        import huggingface_hub  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from huggingface_hub import HfApi, constants  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return None
-    if huggingface_hub.constants.HF_HUB_OFFLINE:  # as the user asked
+    if constants.HF_HUB_OFFLINE:  # as the user asked
         return None
     try:
-        huggingface_hub.HfApi().dataset_info(path, timeout=HUB_TIMEOUT_S)
+        HfApi().dataset_info(path, timeout=HUB_TIMEOUT_S)
     except Exception as problem:  # noqa: BLE001 -- errors of connections have no class that is the same in all versions
         refused = getattr(problem, "response", None) is not None or isinstance(problem, ValueError)
         return None if refused else first_line(problem)
@@ -185,9 +223,9 @@ def hub_problem(path: str) -> str | None:
 @contextmanager
 def offline(datasets: Any) -> Iterator[None]:
     """The packages take data sets from this host's cache alone."""
-    import huggingface_hub
+    from huggingface_hub import constants
 
-    settings: tuple[Any, ...] = (huggingface_hub.constants, datasets.config)
+    settings: tuple[Any, ...] = (constants, datasets.config)
     before = [one.HF_HUB_OFFLINE for one in settings]
     try:
         for one in settings:

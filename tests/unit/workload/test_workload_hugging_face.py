@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,7 +21,7 @@ from fastllmload.cli.main import main
 from fastllmload.plan.prompts.load import load_workload
 from fastllmload.settings import Workload
 from fastllmload.workload.dataset import Dataset
-from fastllmload.workload.hugging_face import find_columns, read_hub
+from fastllmload.workload.hugging_face import find_columns, local_file, read_hub
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 CHAT = [
@@ -232,6 +238,74 @@ def test_a_run_ends_before_anything_is_sent(
     folder = tmp_path / "run"
     assert main(["--rate", "5", "--workload", "hf", "--dataset-path", "org/name", "-o", str(folder)]) == 2
     assert "dataset-not-loaded" in capsys.readouterr().err and not (folder / "requests.npy").exists()
+
+
+FILE = "hf://datasets/org/name/part/rows.jsonl"
+LINES = b'{"prompt": "a b", "output_tokens": 3}\n{"prompt": "c", "output_tokens": 4}\n'
+
+
+class HubOfOneFile(BaseHTTPRequestHandler):
+    """A hub whose data set org/name has one file."""
+
+    def do_HEAD(self) -> None:
+        is_file = self.path.startswith("/datasets/org/name/resolve/") and self.path.endswith("/part/rows.jsonl")
+        found = LINES if is_file else b'{"id": "org/name"}' if self.path.startswith("/api/datasets/org/name") else None
+        self.send_response(404 if found is None else 200)
+        self.send_header("Content-Length", str(len(found or b"")))
+        self.send_header("ETag", f'"{hashlib.sha256(LINES).hexdigest()}"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        if found is None:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+        if self.command == "GET" and found is not None:
+            self.wfile.write(found)
+
+    do_GET = do_HEAD
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def own_hub() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), HubOfOneFile)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def plan_at_hub(hub: str, path: str, home: Path) -> subprocess.CompletedProcess[str]:
+    command = ["plan", "--rate", "1", "--num-requests", "4", "--workload", "custom", "--dataset-path", path]
+    return subprocess.run(
+        [sys.executable, "-m", "fastllmload", *command],
+        env={**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"},
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+
+
+def test_a_file_of_the_hub_is_fetched_once(own_hub: str, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub", reason="without it no file of the hub is fetched")
+    first = plan_at_hub(own_hub, FILE, tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "mean 3.5  min 3" in first.stdout
+    kept = plan_at_hub("http://127.0.0.1:1", FILE, tmp_path)  # no hub: the copy of this host serves
+    assert kept.returncode == 0, kept.stderr
+    assert kept.stdout == first.stdout
+    absent = plan_at_hub(own_hub, "hf://datasets/org/name/other.jsonl", tmp_path)
+    assert absent.returncode == 2 and "other.jsonl cannot be fetched" in absent.stderr
+    away = plan_at_hub("http://127.0.0.1:1", FILE, tmp_path / "empty")
+    assert away.returncode == 2 and "the hub does not answer" in away.stderr and "dataset-not-loaded" in away.stderr
+
+
+def test_names_of_files_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_file("rows.jsonl") == Path("rows.jsonl")
+    for path in ("hf://datasets/org", "hf://datasets/org/name", "hf://datasets//name/x"):
+        with raises_code("dataset-not-loaded", path, "OWNER/NAME/FILE"):
+            local_file(path)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with raises_code("dataset-not-loaded", FILE, "pip install 'fastllmload[hf]'"):
+        local_file(FILE)
 
 
 ROWS = [{"instruction": f"ask {n}", "input": "", "output": "word " * (n + 1), "kind": "ab"[n % 2]} for n in range(6)]

@@ -7,43 +7,55 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from fastllmload.cli.compat.foreign_command import ForeignCommand
+from fastllmload.workload.hugging_face import OF_HUB
 
+# Files that tools fetch, and the data set of the hub that has each.
+ON_HUB = {
+    "ShareGPT_V3_unfiltered_cleaned_split.json": "anon8231489123/ShareGPT_Vicuna_unfiltered",
+    "open_qa.jsonl": "Hello-SimpleAI/HC3-Chinese",
+    "LongAlpaca-12k.json": "Yukang/LongAlpaca-12k",
+}
 GPT4 = "GPT-4"  # rows of BurstGPT that vLLM sends
 
 
 def find_file(reading: ForeignCommand, environment: Mapping[str, str]) -> None:
-    """Set the variable of the file of a data set that the tool would fetch to the copy of it on this host, if there is
-    one, and `entries` or `other_models` by what is in a file.
+    """Set the variable of the file of a data set that the tool would fetch to the copy of it on this host, else to its name
+    on the hub, from which the run fetches it (extra `hf`); and `entries` or `other_models` by what is in a file.
     """
     variables = reading.variables
-    for variable, names in wanted(reading, environment):
-        if variable not in variables:
-            copy = next((path for path in names if path.is_file()), None)
-            if copy is not None:
-                variables[variable] = [str(copy)]
+    for variable, file, paths in wanted(reading, environment):
+        if variable in variables:
+            continue
+        copy = next((str(path) for path in paths if path.is_file()), None)
+        if copy is None and file in ON_HUB and find_spec("huggingface_hub") is not None:
+            copy = f"{OF_HUB}{ON_HUB[file]}/{file}"
+        if copy is not None:
+            variables[variable] = [copy]
     name = one(reading, "dataset")
     counted = "once" in variables or variables.get("prompts") == ["-1"]
     if name == "burstgpt" or (counted and name in ("custom", "spec_bench", "sharegpt")):
         read_file(reading, name, Path(one(reading, "path")))
 
 
-def wanted(reading: ForeignCommand, environment: Mapping[str, str]) -> Iterator[tuple[str, Iterable[Path]]]:
-    """The variable of the file of each data set that is asked for, and where a copy of it may be: by the table's `fetched`,
-    which has (data set, file, repository on the hub, value of the variable `trace` or empty), and by the `files` of an
-    option with the converter `found`. `fetched` becomes the name of the first.
+def wanted(reading: ForeignCommand, environment: Mapping[str, str]) -> Iterator[tuple[str, str, Iterable[Path]]]:
+    """Of each data set that is asked for, the variable of its file, the file's name, and where a copy may be: by the table's
+    `fetched`, which has (data set, file, value of the variable `trace` or empty), and by the `files` of an option.
+    `fetched` becomes the name of the first.
     """
     name, kind = one(reading, "dataset"), one(reading, "trace")
-    for dataset, file, repository, of_kind in reading.table.get("fetched", ()):
+    for dataset, file, of_kind in reading.table.get("fetched", ()):
         if "path" not in reading.variables and dataset == name and of_kind in ("", kind):
             reading.variables["fetched"] = [file]
-            yield "path", places(file, repository, environment)
+            yield "path", file, places(file, environment)
     for entry in reading.table["options"].values():
-        if isinstance(entry, Mapping) and entry.get("convert") == "found":
-            names = entry["files"].get(one(reading, entry["as"]), ())
-            yield entry["file_as"], [Path(each).expanduser() for each in names]
+        if isinstance(entry, Mapping) and "file_as" in entry:
+            names = [Path(each).expanduser() for each in entry["files"].get(one(reading, entry["as"]), ())]
+            if names:
+                yield entry["file_as"], names[0].name, names
 
 
 def one(reading: ForeignCommand, name: str) -> str:
@@ -51,14 +63,14 @@ def one(reading: ForeignCommand, name: str) -> str:
     return (reading.variables.get(name) or [str(reading.table["defaults"].get(name, ""))])[0]
 
 
-def places(file: str, repository: str, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Paths of a copy of *file*: this folder, that of temporary files, and the cache of the hub's *repository*."""
+def places(file: str, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Paths of a copy of *file*: this folder, that of temporary files, and the hub's cache."""
     yield Path(file)
     yield Path(tempfile.gettempdir()) / file
     home = Path(environment.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"))
     hub = Path(environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
-    if repository:
-        yield from sorted(hub.glob(f"datasets--{repository.replace('/', '--')}/snapshots/*/{file}"))
+    if file in ON_HUB:
+        yield from sorted(hub.glob(f"datasets--{ON_HUB[file].replace('/', '--')}/snapshots/*/{file}"))
 
 
 def read_file(reading: ForeignCommand, name: str, path: Path) -> None:

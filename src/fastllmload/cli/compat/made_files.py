@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from fastllmload.cli.compat.distributions import number
 from fastllmload.cli.compat.fetched import one
 from fastllmload.cli.compat.foreign_command import ForeignCommand
 from fastllmload.errors import InputError
+from fastllmload.workload.hugging_face import local_file
 
 MOST_CALLS = 1_000_000  # of a file that is made here
 ISO = re.compile(r"\d{4}-\d\d-\d\d")
@@ -332,7 +332,7 @@ def json_rows(path: str, text: str) -> list[Any]:
 
 def file_text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return local_file(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as problem:
         raise InputError("file-unreadable", f"{path} cannot be read: {problem}") from None
 

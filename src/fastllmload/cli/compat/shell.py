@@ -5,6 +5,7 @@ Published commands are parts of scripts: `for C in 1 2 4; do N=$((C * 10)); vllm
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import time
@@ -25,6 +26,7 @@ BRANCHES = ("if", "while", "until", "case", "function", "select")
 RANGE = re.compile(r"\{(-?\d+)\.\.(-?\d+)\}")
 SEQUENCE = re.compile(r"seq\s+(-?\d+)(?:\s+(-?\d+))?(?:\s+(-?\d+))?\s*")
 DATE = re.compile(r"date\s+[\"']?\+([^\"'$`]+)[\"']?")
+PATHS = {"realpath": os.path.realpath, "basename": os.path.basename, "dirname": os.path.dirname}
 VALUE = re.compile(
     r"\$\(\((?P<sum>[^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\((?P<run>[^()]*)\)"
     r"|\$\{(?P<name>\w+)(?:\[[@*]\])?(?::?-(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"
@@ -106,7 +108,7 @@ class Script:
         return [part for word in split(self.substituted(ranges)) for part in word.split()]
 
     def substituted(self, text: str) -> str:
-        """*text* with the values of variables that it has set, of sums and of `seq` and `date`, still quoted."""
+        """*text* with the values of variables that it has set, of sums, dates, ranges and paths, still quoted."""
         found, quote, place = [], "", 0
         while place < len(text):
             mark = text[place]
@@ -140,6 +142,11 @@ class Script:
                 given = [int(each) for each in numbers.groups() if each is not None]
                 start, step, stop = (given[0] if given[1:] else 1, given[1] if given[2:] else 1, given[-1])
                 return [str(each) for each in range(start, stop + (1 if step > 0 else -1), step or 1)]
+            match split(self.substituted(found["run"])):
+                case ["pwd"]:
+                    return [os.getcwd()]
+                case [program, path] if program in PATHS:
+                    return [PATHS[program](path)]
             return None
         name = found["name"] or found["plain"]
         if name in self.variables:

@@ -21,7 +21,7 @@ from fastllmload.workload.completion import CodeSamples
 from fastllmload.workload.dataset import DATASETS, Dataset, of_one_prompt, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
 from fastllmload.workload.graph import CallGraph, read_longest_waits
-from fastllmload.workload.hugging_face import read_hub
+from fastllmload.workload.hugging_face import local_file, read_hub
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
@@ -66,7 +66,8 @@ def load_workloads(settings: RunSettings) -> tuple[LoadedWorkload, ...]:
 def load_workload(workload: Workload) -> LoadedWorkload:
     """Check the settings of *workload* and read its file, which the rules of the options require where one is needed."""
     tokenizer = load_tokenizer(workload.tokenizer)
-    path = None if workload.dataset_path is None else Path(workload.dataset_path)
+    named = workload.dataset_path
+    path = None if named is None else Path(named) if workload.name == "hf" else local_file(named)
     if workload.osl is not None:
         parse_lengths(workload.osl, "--osl")
     if workload.turns is not None:

@@ -149,8 +149,10 @@ def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
     words = ("sglang", "--model", "m")
+    assert options(*words)["--dataset-path"] == f"hf://datasets/anon8231489123/ShareGPT_Vicuna_unfiltered/{SHAREGPT}"
+    monkeypatch.setattr("fastllmload.cli.compat.fetched.find_spec", lambda _: None)  # without the extra
     assert changes(*words) == ["--dataset-name sharegpt"]
-    assert any(SHAREGPT in lack.why for lack in translated(*words).lacks)
+    assert any(SHAREGPT in lack.why and "fastllmload[hf]" in lack.why for lack in translated(*words).lacks)
     snapshot = Path("hub-home/hub/datasets--anon8231489123--ShareGPT_Vicuna_unfiltered/snapshots/1")
     for folder in (snapshot, tmp_path / "temporary", Path()):
         folder.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,17 @@ def test_dates_of_file_names_are_written(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.save is not None and found.save["filename"] == "r_<%Y%m%d>.json"
 
 
+def test_paths_of_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, wanted in (
+        ("$(realpath ./a/../b.json)", str(tmp_path.resolve() / "b.json")),
+        ('"$(pwd)/$(basename /x/b.json)"', str(tmp_path / "b.json")),
+        ("$(dirname x/y/z)/b.json", "x/y/b.json"),
+    ):
+        text = f"vllm bench serve --model m --dataset-name custom --dataset-path {path} --num-prompts 3"
+        assert values(text, "--dataset-path") == [(wanted,)]
+
+
 def test_a_program_of_unknown_path_is_found_by_its_words() -> None:
     assert values('"$VLLM" bench serve --model m --dataset-name random --port 9', "--url") == [("http://127.0.0.1:9",)]
 
