@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of, without_variation
-from fastllmload.compare.change import SIGNIFICANT, Change, undecided
+from fastllmload.compare.between import change_between, chosen_test, pairs_of, without_variation
+from fastllmload.compare.change import Change, undecided
 from fastllmload.compare.figure import (
     GAPS,
     ComparedFigure,
     figure_of,
     gaps_of,
-    has_gaps,
-    mix_notes,
     standard_figures,
     weighed_otherwise,
 )
 from fastllmload.compare.foreign.result import ForeignSeries
-from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
+from fastllmload.compare.notes import notes_on
+from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.series import RunSeries, ValueSeries
 from fastllmload.compare.side import RunRecord, Side, manifest_diff
 from fastllmload.compare.within import WITHIN, change_within
@@ -28,20 +26,15 @@ from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.comparison import SideFigure
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
-from fastllmload.errors import InputError, coded
+from fastllmload.errors import InputError
 from fastllmload.host.probe import is_loopback
-from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.run import load
-from fastllmload.report.text.control import changed_texts
-from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import quantity
-from fastllmload.report.text.tokens import alone_text, legend, reasoned
-from fastllmload.report.text.verdict import special_states
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
 FIRST_TOKEN = ("ttft", "ttft_sched", "ttft_any")
-SHOWN = 5  # keys of pages of servers in a note
 LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps was late
 
 
@@ -144,7 +137,7 @@ def compare(
         used = chosen_test(test, base, new)
         rows = [_between(figure, base, new, used) for figure in figures]
     rows = [replace(row, definitions=tuple(definitions(row.figure, base, new))) for row in rows]
-    return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
+    return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), notes_on(base, new, used))
 
 
 def measured(figure: ComparedFigure, side: Side, values: tuple[float | None, ...] | None = None) -> SideFigure:
@@ -271,102 +264,6 @@ def with_holm(rows: list[Row]) -> list[Row]:
     adjusted = holm([row.change.p for row in tested if row.change.p is not None])
     by_row = {id(row): p for row, p in zip(tested, adjusted, strict=True)}
     return [replace(row, change=row.change.adjusted(by_row[id(row)])) if id(row) in by_row else row for row in rows]
-
-
-def _notes(base: Side, new: Side, test: str) -> list[str]:
-    runs = (*base.runs, *new.runs)
-    own = [run for run in runs if run.foreign is None]
-    notes = [text for run in own for text in find_damage(run.folder, run.document, contents=False).values()]
-    notes += foreign_notes(base, new)
-    notes += [f"{run.folder} is incomplete ({run.document.status})" for run in runs if not run.complete]
-    doubtful: dict[str, list[str]] = {}
-    for run in own:
-        if run.verdict != "valid":
-            doubtful.setdefault(run.verdict, []).append(str(run.folder))
-    notes += [
-        f"the client's certificate is {verdict}: {', '.join(dict.fromkeys(names))}"
-        for verdict, names in doubtful.items()
-    ]
-    kinds = [sorted({gaps_of(run.document) for run in side.runs if has_gaps(run.document)}) for side in (base, new)]
-    if kinds[0] != kinds[1] and all(kinds) and len(own) == len(runs):
-        both = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
-        notes.append(f"gaps of different kinds: {both} (spec/metrics 3.4), so the values of itl are not comparable")
-    fewest = min(len(base.runs), len(new.runs))
-    if test in (WITHIN, PAIRED):
-        allowed = f" ({100 * BETWEEN_RUNS:g} % standard error is allowed for it)" if test == PAIRED else ""
-        notes.append(
-            f"one run a side: the variation between runs is not known{allowed}; give 3 or more a side to measure it"
-        )
-    elif fewest < LEAST_RUNS:
-        notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
-    notes += [f"{run.folder}: {text}" for run in own for text in doubt_texts(run.document)]
-    notes += server_notes(base, new)
-    notes += mix_notes([run.document for run in own])
-    notes += reasoning_notes(base, new)
-    notes += repeated_arrivals([base, new])
-    shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
-    if shared:
-        notes.append(f"the same run is on both sides: {', '.join(shared)}")
-    n, m = len(base.runs), len(new.runs)
-    if test == "mann-whitney" and (p := 2 / math.comb(n + m, n)) >= SIGNIFICANT:
-        notes.append(
-            f"Mann-Whitney of {n} against {m} runs gives p = {p:.2g} at least: no difference can be significant"
-        )
-    return list(dict.fromkeys(notes))
-
-
-def foreign_notes(base: Side, new: Side) -> Iterator[str]:
-    """What a result file of another tool cannot show."""
-    found = [run for side in (base, new) for run in side.runs if run.foreign is not None]
-    for run in found:
-        assert run.foreign is not None
-        yield from run.foreign.notes
-    tools = ", ".join(sorted({run.foreign.tool for run in found if run.foreign is not None}))
-    if found:
-        yield (
-            f"foreign: {', '.join(str(run.folder) for run in found)} of {tools}: whether its client was the bottleneck, and "
-            "whether both sides were sent the same requests, is not known"
-        )
-    if found and len(found) < len(base.runs) + len(new.runs):
-        yield f"{tools} counts all requests of its measurement; ours are those submitted in the window"
-
-
-def server_notes(base: Side, new: Side) -> list[str]:
-    """Notes on servers that say other things of themselves on both sides, changed during a run, or were profiled."""
-    runs = [run for run in (*base.runs, *new.runs) if run.foreign is None]
-    differing = [key for key in manifest_diff([base, new]) if key.startswith("server/")]
-    notes = [f"{run.folder}: {headline}" for run in runs for headline in special_states(run.document)]
-    notes += [f"{run.folder}: {text}" for run in runs for text in changed_texts(run.document)]
-    if differing:
-        more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        listed = ", ".join(differing[:SHOWN])
-        sentence = f"the servers of both sides say different things of themselves: {listed}{more}"
-        notes.append(coded("server-differs", sentence))
-    return notes
-
-
-def reasoning_notes(base: Side, new: Side) -> list[str]:
-    """Notes on figures that include reasoning, and on answers that are all reasoning; empty without reasoning."""
-    thinking = [side for side in (base, new) if any(reasoned(run.document) for run in side.runs)]
-    other = [side for side in (base, new) if side not in thinking]
-    runs = (*base.runs, *new.runs)
-    notes = [text for run in runs if (text := legend(run.document)) is not None]
-    if thinking and other:
-        notes.append(
-            f"answers of {thinking[0].name} have reasoning, those of {other[0].name} do not: ttft includes the reasoning "
-            "on one side only; ttft_any is comparable"
-        )
-    return notes + [f"{run.folder}: {text}" for run in runs if (text := alone_text(run.document)) is not None]
-
-
-def repeated_arrivals(sides: Sequence[Side]) -> list[str]:
-    """A note for each side with several runs at the same random arrivals."""
-    return [
-        f"{side.name}: {len(side.runs)} runs at {count} arrival sequence{'s' * (count > 1)}: the result does not cover "
-        "other arrivals; repeat with --repetition 1, 2 ..."
-        for side in sides
-        if (count := side.independent) < len(side.runs)
-    ]
 
 
 def within_clocks(figure: ComparedFigure, base: RunDocument, new: RunDocument, change: Change) -> Change:

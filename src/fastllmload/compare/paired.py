@@ -1,6 +1,7 @@
 """Compares one run a side, both of the same plan: each request of one run with the same request of the other.
 
-This removes the effects of the plan (lengths, bursts of arrivals) from the difference. Neighbouring requests share
+This removes the effects of the plan (lengths, bursts of arrivals) from the difference. What one run alone has (requests
+or sessions that failed in the other) is in the block of its neighbours: figures are of it too. Neighbouring requests share
 batches and queues, so blocks of consecutive requests are resampled, with both requests of a pair in the same block. The
 correlation of neighbouring blocks widens the interval, and Student's t has few degrees of freedom where few parts of the
 run are independent. A queue near its limit is correlated for longer than a block: correlated neighbours are therefore
@@ -17,12 +18,13 @@ from functools import cache
 
 import numpy as np
 
-from fastllmload.arrays import Floats, Numbers
+from fastllmload.arrays import Floats, Numbers, Values
 from fastllmload.compare.change import Change, Pair, plain, scaled, undecided
 from fastllmload.compare.figure import ComparedFigure
 from fastllmload.statistics.batches import (
     BATCHES,
     MOST_CORRELATED,
+    batch_edges,
     batch_means,
     block_weights,
     long_run,
@@ -49,15 +51,43 @@ DRIFT_P = 0.001  # p below which the difference changed; low, since every compar
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """All values of a side by block, and the borders of the blocks in them."""
+
+    values: Values
+    edges: Numbers
+
+    @classmethod
+    def of(cls, sample: Sample) -> Blocks:
+        return cls(sample.values, sample.edges())
+
+    def resampled(self, q: float | None, weights: Floats) -> Floats:
+        """The mean (*q* None) or percentile of each resample."""
+        if q is None:
+            return resampled_means(self.values, self.edges, weights)
+        return resampled_percentiles(self.values, self.edges, q, weights)
+
+    def own(self, q: float | None) -> float:
+        return float(self.values.mean() if q is None else np.quantile(self.values, q))
+
+
+@dataclass(frozen=True)
 class Pairs:
-    """Values of the same requests on both sides, in the base's order of time."""
+    """Values of the same requests on both sides, in the base's order of time. *blocks*: all values of each side, also of
+    requests without a partner, which the figures of run.json are of; None where there are no others.
+    """
 
     a: Sample
     b: Sample
+    blocks: tuple[Blocks, Blocks] | None = None
 
     @property
     def n(self) -> int:
         return self.a.units
+
+    @property
+    def sides(self) -> tuple[Blocks, Blocks]:
+        return self.blocks or (Blocks.of(self.a), Blocks.of(self.b))
 
 
 def pairs_of_requests(a: Sample, b: Sample, of_a: Numbers, of_b: Numbers) -> Pairs | None:
@@ -74,7 +104,23 @@ def common_units(a: Sample, b: Sample, of_a: Numbers, of_b: Numbers) -> Pairs:
     """Those whose number, which no side has twice, is on both sides."""
     _, at_a, at_b = np.intersect1d(of_a, of_b, assume_unique=True, return_indices=True)
     order = np.argsort(at_a)
-    return Pairs(_chosen(a, at_a[order]), _chosen(b, at_b[order]))
+    places = at_a[order], at_b[order]
+    found = Pairs(_chosen(a, places[0]), _chosen(b, places[1]))
+    others = found.n < max(a.units, b.units) and found.n >= BATCHES
+    return replace(found, blocks=(in_blocks(a, places[0]), in_blocks(b, places[1]))) if others else found
+
+
+def in_blocks(sample: Sample, paired: Numbers) -> Blocks:
+    """All values of *sample*, whose units *paired* make the blocks in that order. Another unit is in the block of the last
+    such unit before it in time, or of the first one.
+    """
+    block = np.full(sample.units, -1)
+    block[paired] = np.repeat(np.arange(BATCHES), np.diff(batch_edges(len(paired))))
+    latest = np.maximum.accumulate(np.where(block >= 0, np.arange(sample.units), -1))
+    block = block[np.where(latest < 0, paired.min(), latest)]
+    order = np.argsort(block, kind="stable")
+    chosen, edges = _chosen(sample, order), np.searchsorted(block[order], np.arange(BATCHES + 1))
+    return Blocks(chosen.values, edges if chosen.first is None else chosen.first[edges])
 
 
 def _chosen(sample: Sample, units: Numbers) -> Sample:
@@ -113,15 +159,15 @@ def _change(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: float) -
 
 def _judged(pairs: Pairs, q: float | None, values: Pair, most_df: float, effect: float) -> Change:
     """Interval and p, from logarithms (of a ratio) where all values are positive."""
-    drawn = [resampled(sample, q, weights(1)) for sample in (pairs.a, pairs.b)]
-    without = [resampled(sample, q, 1 - np.eye(BATCHES)) for sample in (pairs.a, pairs.b)]
+    drawn = [side.resampled(q, weights(1)) for side in pairs.sides]
+    without = [side.resampled(q, 1 - np.eye(BATCHES)) for side in pairs.sides]
     logs = min(float(each.min()) for each in (*drawn, *without)) > 0 and min(values) > 0
     if logs:
         drawn, without = [np.log(each) for each in drawn], [np.log(each) for each in without]
         observed, floor = math.log(values[1] / values[0]), BETWEEN_RUNS
     else:
         observed, floor = values[1] - values[0], BETWEEN_RUNS * max(map(abs, values))
-        unit = own(pairs.a, q) / values[0] if values[0] else 1.0
+        unit = pairs.sides[0].own(q) / values[0] if values[0] else 1.0
         drawn, without = [each / unit for each in drawn], [each / unit for each in without]
     spread = float((drawn[1] - drawn[0]).std())
     errors = _errors(spread, without[1] - without[0], floor, most_df)
@@ -199,9 +245,7 @@ def weights(seed: int) -> Floats:
 
 def resampled(sample: Sample, q: float | None, weights: Floats) -> Floats:
     """The mean (*q* None) or percentile of each resample."""
-    if q is None:
-        return resampled_means(sample.values, sample.edges(), weights)
-    return resampled_percentiles(sample.values, sample.edges(), q, weights)
+    return Blocks.of(sample).resampled(q, weights)
 
 
 def own(sample: Sample, q: float | None) -> float:

@@ -13,20 +13,32 @@ from fastllmload.arrays import Floats, Mask, Numbers, Values
 from fastllmload.compare.figure import CLASS, GAPS, MODEL, ComparedFigure, TrafficPart
 from fastllmload.metrics.distribution.summary import known, without_nulls
 from fastllmload.metrics.objectives.objective import class_number
+from fastllmload.metrics.objectives.report import meeting_all
 from fastllmload.metrics.request.latencies import by_request, in_time
 from fastllmload.metrics.run.per_backend import backends_of_rows
 from fastllmload.metrics.run.per_model import models_of_rows
 from fastllmload.metrics.run.sent_calls import SentCalls
-from fastllmload.metrics.run.sessions import Completed, completed, from_the_first_call, measured_calls
+from fastllmload.metrics.run.sessions import (
+    Completed,
+    Judged,
+    asked_objectives,
+    completed,
+    counted_sessions,
+    from_the_first_call,
+    measured_calls,
+)
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import TokenCounts, answers_tokens, classes_with_tokens, count_tokens
+from fastllmload.metrics.tokens.fluidity import fluidity_of
 from fastllmload.metrics.tokens.itl import PooledGaps, pooled
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
 from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.statistics.interval import Sample
+
+RATES_OF_SESSIONS = ("sessions_s", "session_goodput")
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,14 @@ class RunSeries:
             return None
         return calls, completed(self.run, calls, self.window, from_the_first_call(self.run, calls))
 
+    def _judged(self, calls: SentCalls, done: Completed) -> Judged:
+        """The sessions by the objectives of the run, which those of its requests are part of."""
+        good, asked = None, asked_objectives(self.run)
+        if not all(one.of_sessions for one in asked):
+            times = token_times(self.run, self.chosen.submitted, self.tokens)
+            good = meeting_all(self.run, self.tokens, times, fluidity_of(self.run, self.tokens, times))
+        return Judged.of(calls, done, good, [one for one in asked if one.of_sessions])
+
     def _of_sessions(self, figure: ComparedFigure) -> Values | None:
         return None if self.sessions is None else self.sessions[1].values.get(figure.metric)
 
@@ -174,12 +194,10 @@ class RunSeries:
             return self.of_part(figure.part).rates(replace(figure, part=None))
         if self.window is None or self.window.seconds <= 0:
             return None
-        if figure.metric == "sessions_s" and self.sessions is not None:
-            done = self.sessions[1]
-            amounts = amounts_by_stretch(done.ended, np.ones(len(done.ended)), self.window)
-            return Stretches(
-                amounts, self.window.seconds, float(done.makespan.mean()) / 1e9 if len(done.makespan) else 0.0
-            )
+        if figure.metric in RATES_OF_SESSIONS and self.sessions is not None:
+            calls, done = self.sessions
+            amounts = counted_sessions(self.window, calls, done, self._judged(calls, done)).get(figure.metric)
+            return None if amounts is None else Stretches(amounts, self.window.seconds, done.lasting_s)
         rows = self.run.rows
         ok = self.chosen.measured & (rows["status"] == layout.OK)
         if (

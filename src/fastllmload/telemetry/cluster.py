@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -45,6 +46,28 @@ def cluster_of(
         adapters=adapters(found, spans),
     )
     return None if cluster == Cluster() else cluster
+
+
+def of_asked_models(found: TelemetryRecord, models: Sequence[str], window: Window | None) -> TelemetryRecord:
+    """*found* with finished requests of the *models* alone that the run asks, of a server that counts them by model: Triton
+    counts a request of an ensemble once for it and once for each of its models. Of a page that has none of them, of the
+    model that counts the most.
+    """
+    spans = Spans(found, window)
+
+    def counted(series: TelemetrySeries) -> float:
+        grown = spans.counter(series)
+        return -1.0 if grown is None else grown[2]
+
+    by_page: dict[str, list[TelemetrySeries]] = {}
+    for one in found.named("requests_finished"):
+        if "model" in labels_of(one):
+            by_page.setdefault(one.origin, []).append(one)
+    left: set[int] = set()
+    for of_models in by_page.values():
+        asked = [one for one in of_models if labels_of(one)["model"] in models] or [max(of_models, key=counted)]
+        left.update({id(one) for one in of_models} - {id(one) for one in asked})
+    return dataclasses.replace(found, series=tuple(one for one in found.series if id(one) not in left))
 
 
 def of_page(found: TelemetryRecord, origin: str, name: str) -> list[TelemetrySeries]:

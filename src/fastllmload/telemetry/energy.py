@@ -26,6 +26,7 @@ from fastllmload.telemetry.servers import DEVICE, NODE, OF_NODES
 
 LEAST = 2  # different values in the window
 NVML = re.compile(r"gpu(\d+)\.(\w+)")
+ADDRESS = re.compile(r"[0-9.]+|.*:.*")  # not a name
 LABEL = re.compile(r"""(\w+)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 HERE = "this host"
 CPU_METERS = ("cpu.energy_j", "dram.energy_j")
@@ -113,6 +114,23 @@ def node_of(series: TelemetrySeries) -> str:
     return labels_of(series).get("node") or host_of(series.origin)
 
 
+def node_names(found: TelemetryRecord) -> dict[str, str]:
+    """One name of each node for all that exporters have: the full one (`n1.example.org`) in place of `n1`, if just one full
+    name begins so; names that differ by case alone are one.
+    """
+    named = [node_of(one) for one in found.series if one.name.startswith((DEVICE, *OF_NODES))]
+    spelled: dict[str, str] = {}
+    for name in named:
+        spelled.setdefault(name.lower(), name)
+    full: dict[str, list[str]] = {}
+    for name in spelled:
+        if "." in name and not ADDRESS.fullmatch(name):
+            full.setdefault(name.partition(".")[0], []).append(name)
+    return {
+        name: spelled[fulls[0] if len(fulls := full.get(name.lower(), [])) == 1 else name.lower()] for name in named
+    }
+
+
 def identity(series: TelemetrySeries, uuids: dict[str, str | None]) -> tuple[str, Device] | None:
     """(quantity, the device that it is of, still without series); None for a series of something else."""
     own = NVML.fullmatch(series.name)
@@ -131,11 +149,13 @@ def devices_of(found: TelemetryRecord) -> list[Device]:
     facts = (fact for source in found.sources for fact in source.facts)
     uuids = {str(fact.get("index")): fact.get("uuid") for fact in facts}
     devices: dict[object, Device] = {}
+    nodes = node_names(found)
     for series in found.series:
         whose = identity(series, uuids)
         if whose is None:
             continue
         quantity, one = whose
+        one.node = nodes.get(one.node, one.node)
         device = devices.setdefault((one.node, one.gpu) if one.uuid is None else one.uuid.lower(), one)
         device.gpu = one.gpu if device.gpu is None else device.gpu
         device.node = one.node if "node" in labels_of(series) else device.node  # its own name, not that of its URL
@@ -196,10 +216,11 @@ def added_up(values: Sequence[float | None]) -> float | None:
 
 def nodes_of(found: TelemetryRecord, gpus: Sequence[Gpu], spans: Spans, window: Window) -> tuple[Node, ...]:
     """Nodes by the host names that exporters of GPUs and of nodes give, else by those of their URLs."""
+    nodes = node_names(found)
     pages: dict[str, dict[str, TelemetrySeries]] = {}
     for series in found.series:
         if series.source_kind == NODE and series.name.startswith(OF_NODES):  # not what --scrape-metric asked for
-            pages.setdefault(node_of(series), {})[series.name] = series
+            pages.setdefault(nodes[node_of(series)], {})[series.name] = series
     names = dict.fromkeys([str(gpu.node) for gpu in gpus if gpu.node != HERE] + list(pages))
     return tuple(
         one_node(name, [gpu for gpu in gpus if gpu.node == name], pages.get(name, {}), spans, window) for name in names
@@ -235,11 +256,14 @@ def energy_of(
     idle_until_ns: int | None = None,
 ) -> Energy | None:
     """Of all GPUs, else of the CPUs of all nodes, else by *sensor*; None without any."""
-    counters = [series for name in CPU_METERS for series in found.named(name)]
+    nodes = node_names(found)
+    counters: dict[tuple[str, str], list[TelemetrySeries]] = {}  # several where two pages are of one node
+    for series in (series for name in CPU_METERS for series in found.named(name)):
+        counters.setdefault((series.name, nodes[node_of(series)]), []).append(series)
     of, meters = (
         ("gpus", [device.meters for device in devices])
         if devices
-        else ("cpus", [[series] for series in counters])
+        else ("cpus", list(counters.values()))
         if counters
         else ("sensor", [] if sensor is None else [[sensor]])
     )
@@ -260,7 +284,7 @@ def energy_of(
         energy_j=joules(watts, window),
         power_w=watts,
         of=of,
-        devices=len({node_of(series) for series in counters}) if of == "cpus" else len(meters),
+        devices=len({node for _, node in counters}) if of == "cpus" else len(meters),
         method=None if watts is None else methods.pop() if len(methods) == 1 else "mixed",
         source=", ".join(sorted({one.source for one, _ in taken if one.source != ""})) or None,
         energy_by_power_j=None if methods == {"power"} else joules(added_up(checks), window),

@@ -14,11 +14,15 @@ OF_NODES = ("node.", "cpu.", "dram.")  # begin names of quantities of a node
 
 
 class WireName(msgspec.Struct, frozen=True):
-    """What an exporter calls a quantity. *scale*: from its unit to ours; *labels*: only label sets that have these."""
+    """What an exporter calls a quantity. *scale*: from its unit to ours; *labels*: only label sets that have these; *by*: as
+    that of the quantity, of this name alone. *undivided*: only of GPUs that are not divided into partitions.
+    """
 
     name: str
     scale: float = 1.0
     labels: dict[str, str] = msgspec.field(name="with", default={})
+    by: str | None = None
+    undivided: bool = False
 
 
 class Quantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.telemetry.cluster import cluster_of, warnings
+from fastllmload.telemetry.cluster import cluster_of, of_asked_models, warnings
 from fastllmload.telemetry.energy import labels_of, node_of
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.sensors.nvml import throttle_words
@@ -38,14 +38,15 @@ PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line pe
 
 def added(run: Run) -> RunDocument:
     """The document of a measured run with `telemetry`, `server`, and the metrics of power."""
-    found, window = left_of(run), window_of(run)
+    every, window = left_of(run), window_of(run)
+    found = of_asked_models(every, asked_models(run.document), window)
     spans = Spans(found, window)
     sent = run.rows["t_dispatch"][run.rows["t_dispatch"] > 0]
     idle_until_ns = int(sent.min()) if run.document.config.telemetry.idle > 0 and len(sent) else None
     cluster = cluster_of(found, spans, window, power_series(found), idle_until_ns)
     return replace(
         run.document,
-        telemetry=described(found, window, spans, cluster) if found.sources or found.absent else None,
+        telemetry=described(every, window, spans, cluster) if every.sources or every.absent else None,
         server=dict(server_figures(spans, largest_batch(run.document))),
         cluster=cluster,
         metrics={
@@ -55,6 +56,13 @@ def added(run: Run) -> RunDocument:
             **speculative(cluster),
         },
     )
+
+
+def asked_models(document: RunDocument) -> list[str]:
+    """The models that requests name."""
+    plan = document.plan.description
+    named = [plan.model, *(one.name for one in plan.models), *(one.model for one in plan.classes)]
+    return [str(name) for name in named if name is not None]
 
 
 def left_of(run: Run) -> TelemetryRecord:

@@ -141,6 +141,62 @@ def test_pools_are_the_pages_of_one_label(tmp_path):
     assert "Pools" in (tmp_path / "run" / "report.md").read_text()
 
 
+def cpx(watts=WATTS):
+    """A page of boards that are divided into eight logical GPUs each, all of which repeat the power of their board; the
+    energy (uJ) is with the first.
+    """
+    start = time.monotonic()
+
+    def page():
+        now, lines = time.monotonic() - start, []
+        for number, (board, power) in enumerate(watts.items()):
+            for part in range(8):
+                labels = (
+                    f'gpu_id="{8 * number + part}",gpu_partition_id="{part}",gpu_compute_partition_type="cpx",'
+                    f'serial_number="SN-{board}",hostname="node1"'
+                )
+                joules = 7e3 + power * now if part == 0 else 0
+                lines.append(f"gpu_energy_consumed{{{labels}}} {joules * 1e6:.0f}")
+                lines.append(f"gpu_package_power{{{labels}}} {power}")
+        return "\n".join(lines) + "\n"
+
+    return page
+
+
+def node_page():
+    """A node exporter that has the full name of the node; three of four seconds of its CPUs are idle."""
+    now = time.monotonic()
+    cpu = "".join(f'node_cpu_seconds_total{{cpu="0",mode="{mode}"}} {part * now}\n' for mode, part in
+                  (("idle", 0.75), ("user", 0.25)))  # fmt: skip
+    return f'node_uname_info{{nodename="node1.example.org"}} 1\n{cpu}'
+
+
+def test_partitions_of_a_board_and_two_names_of_a_node_count_once(tmp_path):
+    with (
+        SimulatorProcess(SimulatorOptions()) as server,
+        page_server(cpx()) as exporter,
+        page_server(node_page) as node,
+    ):
+        document, _ = run(
+            tmp_path / "run", "--url", server.url, "--telemetry-url", exporter, "--telemetry-url", node,
+            "--goodput", "ttft:1000",
+        )  # fmt: skip
+    cluster, metrics, total = document["cluster"], document["metrics"], sum(WATTS.values())
+    within, seconds = dated_within(tmp_path / "run"), document["window"]["seconds"]
+    assert [(gpu["uuid"], gpu["node"]) for gpu in cluster["gpus"]] == [
+        ("SN-0", "node1.example.org"), ("SN-1", "node1.example.org")]  # fmt: skip
+    assert (cluster["energy"]["devices"], cluster["energy"]["method"]) == (2, "counter")
+    assert cluster["energy"]["energy_j"] == pytest.approx(total * seconds, rel=within)
+    assert cluster["energy"]["energy_by_power_j"] == pytest.approx(total * seconds)
+    tokens, requests = (metrics[name]["value"] for name in ("output_tok_s", "req_s"))
+    assert metrics["energy_per_output_token_j"]["value"] == pytest.approx(total / tokens, rel=within)
+    assert metrics["energy_per_request_j"]["value"] == pytest.approx(total / requests, rel=within)
+    assert metrics["good_requests_per_j"]["value"] == pytest.approx(document["request_goodput"] / total, rel=within)
+    (one,) = cluster["nodes"]
+    assert (one["node"], one["gpus"]) == ("node1.example.org", 2) and one["cpu_busy"] == pytest.approx(0.25, rel=0.01)
+    assert one["gpu_energy_j"] == pytest.approx(total * seconds, rel=within)
+
+
 def without_power(page):
     return lambda: "\n".join(line for line in page().splitlines() if "POWER_USAGE" not in line) + "\n"
 

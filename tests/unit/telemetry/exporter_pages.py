@@ -118,3 +118,20 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",model_name="m",pos
 vllm:lora_requests_info{max_lora="4",running_lora_adapters="",waiting_lora_adapters=""} 1.7e+09
 vllm:lora_requests_info{max_lora="4",running_lora_adapters="a,b",waiting_lora_adapters="c"} 1.8e+09
 """
+# CPX: eight logical GPUs of a board. Power and energy are of the board; what a partition lacks is 0.
+CPX = "".join(
+    f'{name}{{gpu_id="{8 * board + part}",gpu_partition_id="{part}",gpu_compute_partition_type="cpx",'
+    f'serial_number="SN-{board}",hostname="n2"}} {value if part == 0 or repeated else 0}\n'
+    for board in (0, 1)
+    for name, value, repeated in (
+        ("gpu_package_power", 700 + board, True), ("gpu_energy_consumed", (7 + board) * 1e6, False),
+        ("gpu_gfx_activity", 60, False), ("gpu_used_vram", 1000, True), ("gpu_junction_temperature", 70, False),
+    )
+    for part in range(8)
+).encode()  # fmt: skip
+ENSEMBLE = b"""\
+nv_inference_request_success{model="ensemble",version="1"} 40
+nv_inference_request_success{model="preprocessing",version="1"} 40
+nv_inference_request_success{model="tensorrt_llm",version="1"} 41
+nv_inference_request_success{model="postprocessing",version="1"} 40
+"""

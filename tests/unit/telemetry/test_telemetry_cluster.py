@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastllmload.metrics.run.window import Window
-from fastllmload.telemetry.cluster import cluster_of, warnings
+from fastllmload.telemetry.cluster import cluster_of, of_asked_models, warnings
 from fastllmload.telemetry.energy import by_counter, by_power
 from fastllmload.telemetry.files import SourceEntry
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
@@ -393,3 +393,68 @@ def test_a_full_pool_of_adapters_is_said():
     assert (pool.used_mean, pool.used_max, pool.total, pool.full_share) == pytest.approx((2.8, 4.0, 4.0, 0.4))
     (said,) = warnings(record(*given), Spans(record(*given), WINDOW), found)
     assert "all 4 places" in said and "40%" in said and "[adapters-full]" in said
+
+
+# -- one node, one request -------------------------------------------------------------------------------------------------
+
+
+def of_node(name, watts, uuid=None, gpu="0", origin="http://e:9400/metrics"):
+    labels = f"gpu='{gpu}',node='{name}'" + ("" if uuid is None else f",uuid='{uuid}'")
+    return series("gpu.energy_j", straight(watts), labels=labels, origin=origin)
+
+
+def busy_node(name, origin):
+    return [
+        series("node.cpu_s", [16.0 * t for t in range(31)], "s", origin=origin, role="node", labels=f"node='{name}'"),
+        series("node.cpu_idle_s", [12.0 * t for t in range(31)], "s", origin=origin, role="node", labels=f"node='{name}'"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("n1", "n1.example.org"), ("n1.example.org", "n1"), ("N1", "n1")])
+def test_a_short_and_a_full_name_are_one_node(names):
+    """The exporter of GPUs has one, that of the node the other: energy and use of CPUs are of one node."""
+    found = cluster(of_node(names[0], 100), *busy_node(names[1], "http://e:9100/metrics"))
+    (node,) = found.nodes
+    assert node.node.lower() == max(names, key=len).lower() == found.gpus[0].node.lower()
+    assert node.gpus == 1 and node.gpu_energy_j == pytest.approx(1000) and node.cpu_busy == pytest.approx(0.25)
+
+
+def test_a_gpu_without_a_uuid_is_that_of_the_full_name():
+    found = cluster(of_node("n1", 100), of_node("n1.example.org", 100, uuid="GPU-0", origin="http://f:9400/metrics"))
+    assert [gpu.node for gpu in found.gpus] == ["n1.example.org"] and found.energy.power_w == pytest.approx(100)
+
+
+@pytest.mark.parametrize("others", [("n1.a", "n1.b"), ("n2.a",), ("10.0.0.1",)])
+def test_other_names_are_other_nodes(others):
+    """Of two full names that begin so neither is that of the short one; an address is not a name."""
+    given = [of_node(name, 100, gpu=str(k)) for k, name in enumerate(("n1", *others))]
+    found = cluster(*given)
+    assert [node.node for node in found.nodes] == ["n1", *others]
+    assert found.energy.power_w == pytest.approx(100 * len(given))
+
+
+def test_the_meters_of_a_node_with_two_names_count_once():
+    given = [
+        series("cpu.energy_j", straight(50), origin=origin, role="node", labels=f"node='{name}'")
+        for name, origin in (("n1", "http://e:9100/m"), ("n1.example.org", "http://f:9100/m"))
+    ]
+    energy = cluster(*given).energy
+    assert (energy.of, energy.devices) == ("cpus", 1) and energy.power_w == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("models", "requests"), [(["ensemble"], 10.0), (["other"], 11.0), (["ensemble", "preprocessing"], 20.0)]
+)
+def test_requests_of_an_ensemble_count_once(models, requests):
+    """Those of the models that the run asks; of a page that has none of them, of the one that counts the most."""
+    counted = {"ensemble": 1.0, "preprocessing": 1.0, "tensorrt_llm": 1.1}
+    pages = [
+        series("requests_finished", [rate * t for t in range(31)], "requests", origin=origin, role="server",
+               labels=f"model='{model}'")
+        for origin in ("http://a:8002/metrics", "http://b:8002/metrics") for model, rate in counted.items()
+    ]  # fmt: skip
+    found = of_asked_models(record(*pages), models, WINDOW)
+    replicas = cluster_of(found, Spans(found, WINDOW), WINDOW, None).replicas
+    assert [one.requests for one in replicas] == [pytest.approx(requests)] * 2
+    assert [one.request_share for one in replicas] == [0.5, 0.5]
+    assert of_asked_models(record(*pages[:1]), ["x"], WINDOW).series == (pages[0],)

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from exporter_pages import (
     AMD,
+    CPX,
     DCGM,
     DYNAMO_COMPONENT,
     DYNAMO_FRONTEND,
+    ENSEMBLE,
     LLM_D_EPP,
     MIG,
     NODE,
@@ -20,9 +22,10 @@ from metrics_peer import answering, peer, response
 from server_pages import SGLANG, VLLM
 
 from fastllmload.redact import labelled, url_secrets
+from fastllmload.telemetry.exposition import Exposition
 from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.scrape import Scrape
-from fastllmload.telemetry.servers import FOUND, KNOWN, engine_of
+from fastllmload.telemetry.servers import FOUND, KNOWN, SOURCES, engine_of
 
 
 def read(page):
@@ -213,3 +216,79 @@ def test_a_label_is_what_is_in_front_of_the_url(text, found):
 
 def test_the_password_of_a_labelled_url_is_a_secret():
     assert url_secrets("node1=https://user:pass-word@h:1") == ["pass-word"]
+
+
+def test_partitions_of_amd_are_one_board():
+    """Power and energy are the board's, whichever partitions repeat them; what is of a partition alone is left out."""
+    found = read(CPX)
+    first, second = "gpu='0',node='n2',uuid='SN-0'", "gpu='8',node='n2',uuid='SN-1'"
+    assert found == {
+        ("gpu.power_w", first): (700.0, "W", "gauge"), ("gpu.power_w", second): (701.0, "W", "gauge"),
+        ("gpu.energy_j", first): (7.0, "J", "counter"), ("gpu.energy_j", second): (8.0, "J", "counter"),
+        ("gpu.temperature_c", first): (70.0, "degrees Celsius", "gauge"),
+        ("gpu.temperature_c", second): (70.0, "degrees Celsius", "gauge"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("label", "more"),
+    [('serial_number="N/A"', ""), ('gpu_uuid="U-{gpu}",serial_number="SN-{board}"', ",uuid='U-{first}'")],
+    ids=["without a serial number", "with a UUID for each partition"],
+)
+def test_a_board_is_one_by_its_serial_number_or_the_numbers_of_its_partitions(label, more):
+    page = "".join(
+        f'gpu_package_power{{gpu_id="{2 * board + part}",gpu_partition_id="{part}",hostname="n2",'
+        f'{label.format(gpu=2 * board + part, board=board)}}} {100 + board}\n'
+        for board in (0, 1) for part in (1, 0)
+    )  # fmt: skip
+    expected = {
+        ("gpu.power_w", f"gpu='{2 * board}',node='n2'" + more.format(first=2 * board)): 100.0 + board
+        for board in (0, 1)
+    }
+    assert {key: value for key, (value, *_) in read(page.encode()).items()} == expected
+
+
+def test_a_partition_without_a_value_leaves_that_of_its_board():
+    last = b'gpu_package_power{gpu_id="7",gpu_partition_id="7",gpu_compute_partition_type="cpx",serial_number="SN-0",'
+    page = CPX.replace(last + b'hostname="n2"} 700', last + b'hostname="n2"} NaN')
+    assert b"NaN" in page
+    assert read(page)["gpu.power_w", "gpu='0',node='n2',uuid='SN-0'"][0] == 700.0
+
+
+def test_requests_of_an_ensemble_are_there_by_model():
+    found = {labels: value for (_, labels), (value, *_) in read(ENSEMBLE).items()}
+    assert found == {
+        "model='ensemble'": 40.0, "model='preprocessing'": 40.0, "model='tensorrt_llm'": 41.0,
+        "model='postprocessing'": 40.0,
+    }  # fmt: skip
+
+
+def test_ranks_of_sglang_count_the_same_requests():
+    """Of two engines (dp_rank) with four ranks each, two of them of the next stage: the lowest of each, added."""
+    page = "".join(
+        f'sglang:{name}{{model_name="m",dp_rank="{dp}",pp_rank="{pp}",tp_rank="{tp}"}} {value + 10 * dp}\n'
+        for name, value in (("num_running_reqs", 5), ("num_retracted_requests_total", 3), ("token_usage", 0.5),
+                            ("queue_time_seconds_sum", 2.5), ("queue_time_seconds_count", 7))
+        for dp in (0, 1) for pp in (0, 1) for tp in (2 * dp, 2 * dp + 1)
+    )  # fmt: skip
+    assert plain(page.encode()) == {
+        "running": 20.0, "preemptions": 16.0, "kv_usage": 5.5, "queue_time_sum": 15.0, "queue_time_count": 24.0,
+    }  # fmt: skip
+
+
+def test_a_rank_that_is_there_later_changes_no_counter():
+    later = (
+        b'sglang:prompt_tokens_total{tp_rank="1"} 100\n',
+        b'sglang:prompt_tokens_total{tp_rank="1"} 120\nsglang:prompt_tokens_total{tp_rank="0"} 120\n',
+    )
+    with peer(answering(b"")) as server:
+        scrape = Scrape(HttpPage(server.spec))
+        readings = [scrape.readings(Exposition(SOURCES).read(page)) for page in later]
+    found = [[one.value for one in each if one.key.name == "prompt_tokens"] for each in readings]
+    assert found == [[100.0], [120.0]]
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_a_host_engine_asked_by_loopback_does_not_name_a_node(name):
+    page = DCGM.replace(b'Hostname="n1"', f'Hostname="{name}"'.encode())
+    assert {labels for _, labels in read(page)} == {"gpu='0',uuid='GPU-aa'"}

@@ -99,6 +99,11 @@ class Completed:
     ended: Numbers
 
     @property
+    def lasting_s(self) -> float:
+        """Mean makespan; 0 without any session."""
+        return float(self.makespan.mean()) / 1e9 if len(self.makespan) else 0.0
+
+    @property
     def model_time(self) -> Numbers:
         return whole_ns(self.paths[:, 0] + self.paths[:, 1])
 
@@ -169,18 +174,20 @@ class Judged:
         return cls(limits, within, np.logical_and.reduce([every, *within]))
 
 
-def rate_estimates(window: Window, calls: SentCalls, finished: Completed, judged: Judged) -> dict[str, Estimate]:
-    """Intervals of rates of sessions, from the twentieths of the window in which they ended, or (met) began."""
-    if window.seconds <= 0 or not len(finished.makespan):
-        return {}
-    lasting_s = float(finished.makespan.mean()) / 1e9
+def counted_sessions(window: Window, calls: SentCalls, finished: Completed, judged: Judged) -> dict[str, Floats]:
+    """By rate, how many sessions count in each twentieth of the window: those that ended in it, or (met) began."""
     instants = {"sessions_s": finished.ended}
     if judged.met is not None:
         instants["session_goodput"] = calls.begin[finished.number[judged.met]]
-    return {
-        name: rate_interval(amounts_by_stretch(t_ns, np.ones(len(t_ns)), window), window.seconds, lasting_s)
-        for name, t_ns in instants.items()
-    }
+    return {name: amounts_by_stretch(t_ns, np.ones(len(t_ns)), window) for name, t_ns in instants.items()}
+
+
+def rate_estimates(window: Window, calls: SentCalls, finished: Completed, judged: Judged) -> dict[str, Estimate]:
+    """Intervals of rates of sessions, from twentieths of the window."""
+    if window.seconds <= 0 or not len(finished.makespan):
+        return {}
+    counted = counted_sessions(window, calls, finished, judged)
+    return {name: rate_interval(each, window.seconds, finished.lasting_s) for name, each in counted.items()}
 
 
 def session_metrics(found: SessionFigures, rates: Mapping[str, Estimate]) -> dict[str, Metric]:

@@ -22,7 +22,16 @@ DEVICE_LABELS = {
     "uuid": ("UUID", "gpu_uuid", "GPU_UUID", "uuid", "serial_number"),
 }
 NO_NAME = ("", "n/a", "none", "unknown")  # values of such labels that name nothing
+NO_NODE = (
+    "localhost",
+    "localhost.localdomain",
+    "127.0.0.1",
+    "::1",
+)  # of a host engine that the exporter asks by loopback
 PARTITION = ("GPU_I_ID", "gpu_partition_id")
+UNDIVIDED = ("", "spx", "none")  # gpu_compute_partition_type
+# Processes of one engine: SGLang lets each of them count all of its requests (--enable-metrics-for-all-schedulers)
+RANKS = ("pp_rank", "tp_rank", "cp_rank", "attn_cp_rank", "moe_ep_rank")
 # Series that say something in their labels
 ADAPTERS = "vllm:lora_requests_info"  # its value is when
 UNAME = "node_uname_info"
@@ -67,11 +76,12 @@ class Scrape:
     def _known(self, found: Samples) -> list[Reading]:
         readings = list(adapters(found))
         host = next((labels(block).get("nodename", "") for block, _ in found.values.get(UNAME, ())), "")
+        host = "" if host in NO_NODE else host
         for known in KNOWN:
             source = self._source(known, found)
             if source is None:
                 continue
-            for owner, group in owners(known, matching(found, source)).items():
+            for owner, group in owners(known, source, matching(found, source)).items():
                 value, restarted = self._value(known, owner, group)
                 if host != "" and known.name.startswith(OF_NODES):
                     owner = spelled({"node": host})
@@ -83,7 +93,12 @@ class Scrape:
     def _value(self, known: KnownMetric, owner: str, parts: Parts) -> tuple[float, bool]:
         if known.kind == COUNTER and known.combine == "sum":
             return self._sums.setdefault((known.name, owner), CounterSum()).over(parts)
-        return combined(known.combine, list(parts.values())), False
+        values = list(parts.values())
+        if (
+            known.name.startswith(DEVICE) and known.combine == "max"
+        ):  # of a board: what one partition lacks, others have
+            values = [value for value in values if not math.isnan(value)] or values
+        return combined(known.combine, values), False
 
     def _source(self, known: KnownMetric, found: Samples) -> WireName | None:
         """The server's name for it, from the first page that has one, so that a series never changes its meaning."""
@@ -108,7 +123,29 @@ class Scrape:
 def matching(found: Samples, source: WireName) -> Series:
     """Label sets and values of a name, without those that have other labels than wanted."""
     series = [(labels(block), value) for block, value in found.values.get(source.name, [])]
-    return [one for one in series if source.labels.items() <= one[0].items()]
+    return of_first_ranks([one for one in series if source.labels.items() <= one[0].items()])
+
+
+def of_first_ranks(series: Series) -> Series:
+    """Of label sets that differ by rank alone those of the lowest one, without its rank: each counts the same requests."""
+    if not any(name in each for each, _ in series for name in RANKS):
+        return series
+    ranked = [
+        ({name: text for name, text in each.items() if name not in RANKS}, tuple(map(rank_of, each_rank(each))), value)
+        for each, value in series
+    ]
+    lowest: dict[str, tuple[int, ...]] = {}
+    for each, rank, _ in ranked:
+        lowest[spelled(each)] = min(lowest.get(spelled(each), rank), rank)
+    return [(each, value) for each, rank, value in ranked if rank == lowest[spelled(each)]]
+
+
+def each_rank(found: Label) -> Iterator[str]:
+    return (found.get(name, "") for name in RANKS)
+
+
+def rank_of(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 class CounterSum:
@@ -132,29 +169,64 @@ class CounterSum:
         return value, restarted
 
 
-def owners(known: KnownMetric, series: Series) -> dict[str, Parts]:
+def owners(known: KnownMetric, source: WireName, series: Series) -> dict[str, Parts]:
     """The values that make one series, by its labels: of a GPU, of one value of the label *by*, else of the page."""
     if known.name.startswith(DEVICE):
-        return devices(series)
+        return devices(series, source.undivided)
     found: dict[str, Parts] = {}
+    by = known.by or source.by
     for each, value in series:
-        owner = "" if known.by is None else spelled({known.by: each.get(known.by, "")})
+        owner = "" if by is None else spelled({by: each.get(by, "")})
         parts, name = found.setdefault(owner, {}), spelled(each)
         parts[name] = parts.get(name, 0.0) + value
     return found
 
 
-def devices(series: Series) -> dict[str, Parts]:
-    """By GPU its own value, else one for each of its partitions. One that is there for several pods counts once."""
+def devices(series: Series, undivided: bool = False) -> dict[str, Parts]:
+    """By GPU its own value, else one for each of its partitions. One that is there for several pods counts once. AMD's
+    partitions have numbers of their own and power and energy of their board, whose name here is that of its first one.
+    *undivided*: without boards that are divided.
+    """
+    rows = [(names_of(each), each, value) for each, value in series]
+    primary: dict[str, tuple[int, Label]] = {}
+    divided = set()
+    for named, each, _ in rows:
+        board, number = board_of(named, each)
+        if board not in primary or number < primary[board][0]:
+            primary[board] = number, named
+        if number > 0 or each.get("gpu_compute_partition_type", "").lower() not in UNDIVIDED:
+            divided.add(board)
     found: dict[str, Parts] = {}
-    for each, value in series:
-        named = {ours: label(each, theirs) for ours, theirs in DEVICE_LABELS.items()}
-        owner = spelled({ours: text for ours, text in named.items() if text.lower() not in NO_NAME})
-        parts = found.setdefault(owner, {})
+    for named, each, value in rows:
+        board, _ = board_of(named, each)
+        if undivided and board in divided:
+            continue
+        parts = found.setdefault(spelled(primary[board][1]), {})
         part = label(each, PARTITION)
         known = parts.get(part, math.nan)
         parts[part] = value if math.isnan(known) else known if math.isnan(value) else max(value, known)
     return {owner: {"": parts[""]} if "" in parts else parts for owner, parts in found.items()}
+
+
+def names_of(found: Label) -> dict[str, str]:
+    """Number, node and UUID of a GPU, as far as they name one."""
+    named = {ours: label(found, theirs) for ours, theirs in DEVICE_LABELS.items()}
+    named = {ours: text for ours, text in named.items() if text.lower() not in NO_NAME}
+    return {ours: text for ours, text in named.items() if ours != "node" or text.lower() not in NO_NODE}
+
+
+def board_of(named: Label, found: Label) -> tuple[str, int]:
+    """What partitions of one board have in common, and the number of this one: the serial number, else the number of the
+    GPU less that of the partition, as partitions are numbered in a row.
+    """
+    text, gpu, serial = found.get("gpu_partition_id", ""), named.get("gpu", ""), found.get("serial_number", "")
+    if not text.isdecimal():
+        return spelled(named), 0
+    number, node = int(text), named.get("node", "")
+    if serial.lower() not in NO_NAME:
+        return spelled({"node": node, "serial": serial}), number
+    first = str(int(gpu) - number) if gpu.isdecimal() else gpu
+    return spelled({"node": node, "gpu": first}), number
 
 
 def label(found: Label, names: Sequence[str]) -> str:
