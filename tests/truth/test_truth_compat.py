@@ -194,6 +194,39 @@ def test_an_ensemble_of_tensorrt_llm(tmp_path: Path, typed: str) -> None:
     assert set(found["output_tokens"].tolist()) == {7}, "the shortest length is asked for"
 
 
+def test_sglangs_groups_whose_lengths_are_drawn(tmp_path: Path) -> None:
+    """As many prompts in each group, with the group's own prefix in front; all lengths from half to all of the longest."""
+    found = requests_of(
+        tmp_path / "groups",
+        "python3 -m sglang.bench_serving --backend sglang --base-url {url} --model simulated --dataset-name "
+        "generated-shared-prefix --gsp-num-groups 8 --gsp-prompts-per-group 15 --gsp-system-prompt-len 640 "
+        "--gsp-question-len 32 --gsp-output-len 12 --gsp-range-ratio 0.5 --max-concurrency 4 --warmup-requests 0 --seed 3",
+        SimulatorOptions(overrides=(("step_ms", "1"),)),
+    )
+    assert len(found) == 120 and in_flight(found) == 4
+    assert found["prompt_tokens"].min() >= 336 and found["prompt_tokens"].max() <= 672
+    assert found["output_tokens"].min() >= 6 and found["output_tokens"].max() <= 12
+    assert abs(found["output_tokens"].mean() - 9) < 0.6  # 3 standard errors: 2 / sqrt(120) * 3 = 0.55
+    shared = found["cached_tokens"] >= 320  # but those that begin while their group's first is not there
+    assert shared.sum() >= 120 - 8 * 4 and (found["prompt_tokens"] - found["cached_tokens"])[shared].max() <= 32 + 16
+
+
+def test_sglangs_trace_is_names_of_blocks(tmp_path: Path) -> None:
+    """At the trace's instants times the factor; a prompt has a few tokens for each block, whatever its input_length."""
+    rows = [{"timestamp": 300 * n, "input_length": 6000, "output_length": 4 + n, "hash_ids": [*range(12), 20 + n]}
+            for n in range(6)]  # fmt: skip
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = requests_of(
+        tmp_path / "trace",
+        "python3 -m sglang.bench_serving --backend sglang --base-url {url} --model simulated --dataset-name mooncake "
+        "--dataset-path {file} --mooncake-slowdown-factor 0.5 --num-prompts 5 --warmup-requests 0".replace(
+            "{file}", str(tmp_path / "trace.jsonl")
+        ),
+    )
+    assert found["prompt_tokens"].tolist() == [13 * 4 + 13] * 5 and found["output_tokens"].tolist() == [4, 5, 6, 7, 8]
+    assert np.diff(found["t_recv_first"]) / 1e9 == pytest.approx([0.15] * 4, abs=0.05)
+
+
 def test_one_prompt_for_all_of_evalscope(tmp_path: Path) -> None:
     found = requests_of(
         tmp_path / "one",
@@ -202,6 +235,99 @@ def test_one_prompt_for_all_of_evalscope(tmp_path: Path) -> None:
     )
     assert len(found) == 8 and len(set(found["prompt_tokens"].tolist())) == 1 and in_flight(found) == 2
     assert (found["output_tokens"] == 6).all()
+
+
+def test_aiperfs_users_at_a_rate(tmp_path: Path) -> None:
+    """20 a second from the start, by six users of all ages; turns of one user, whose prompts grow, are 0.3 s apart."""
+    found = requests_of(
+        tmp_path / "users",
+        "aiperf profile -m simulated --url {url} --endpoint-type chat --streaming --user-centric-rate 20 --num-users 6 "
+        "--session-turns-mean 8 --shared-system-prompt-length 40 --user-context-prompt-length 60 --isl 20 --osl 5 "
+        "--extra-inputs ignore_eos:true --benchmark-duration 3",
+    )
+    assert len(found) == 60 and (found["output_tokens"] == 5).all()
+    due = np.arange(60) / 20 + (found["t_recv_first"] / 1e9 - np.arange(60) / 20).min()
+    late = found["t_recv_first"] / 1e9 - due
+    assert np.median(late) < 0.005, "each at its place, one after the other"
+    shortest = found["prompt_tokens"].min()
+    assert (found["prompt_tokens"][:6] == shortest).all(), "first turns of six users"
+    assert set(np.diff(sorted(set(found["prompt_tokens"].tolist())))) == {33}, "20 asked, 5 answered, two messages"
+
+
+SERVER = """server: {type: vllm, model_name: simulated}
+api: {type: completion, streaming: true}
+"""
+MODES = """load: {type: poisson, stages: [{rate: 100, duration: 3}]}
+data:
+  type: bimodal
+  bimodal: {mode_a_ratio: 0.75, mode_a_user_prompt_len: 20, mode_a_output_len: 3, mode_b_user_prompt_len: 90,
+    mode_b_output_len: 7}
+"""
+CHATS = """load: {type: constant, stages: [{rate: 20, duration: 2}]}
+data:
+  type: shared_prefix
+  shared_prefix: {num_groups: 2, num_prompts_per_group: 2, system_prompt_len: 50, question_len: 20, output_len: 6,
+    enable_multi_turn_chat: true}
+"""
+
+
+def test_inference_perfs_modes_and_chats(tmp_path: Path) -> None:
+    (tmp_path / "modes.yml").write_text(SERVER + MODES)
+    found = requests_of(tmp_path / "modes", "inference-perf -c modes.yml --server.base_url {url}")
+    kinds = set(zip(found["prompt_tokens"].tolist(), found["output_tokens"].tolist(), strict=True))
+    assert kinds == {(20, 3), (90, 7)}
+    share = (found["output_tokens"] == 3).mean()
+    assert abs(share - 0.75) < 3 * (0.75 * 0.25 / len(found)) ** 0.5 and 240 < len(found) < 360
+    (tmp_path / "chats.yml").write_text(SERVER + CHATS)
+    found = requests_of(tmp_path / "chats", "inference-perf -c chats.yml --server.base_url {url}")
+    assert len(found) == 40 and (found["output_tokens"] == 6).all()
+    assert np.median(np.abs(np.diff(found["t_recv_first"]) / 1e9 - 0.05)) < 0.005
+    by_round = found["prompt_tokens"].reshape(10, 4)
+    assert (by_round[0] == 70).all() and (np.diff(by_round, axis=0) >= 26).all(), "each turn has all before it"
+
+
+def test_texts_and_lengths_at_their_instants(tmp_path: Path) -> None:
+    """AIPerf's milliseconds, GuideLLM's seconds, evalscope's half as long."""
+    (tmp_path / "t.jsonl").write_text('{"timestamp": 50, "text": "why"}\n{"timestamp": 450, "text": "why so"}\n')
+    found = requests_of(
+        tmp_path / "texts",
+        "aiperf profile -m simulated --url {url} --endpoint-type chat --streaming --input-file t.jsonl "
+        "--custom-dataset-type single_turn --fixed-schedule --osl 6 --extra-inputs ignore_eos:true",
+    )
+    assert abs(np.diff(found["t_recv_first"])[0] / 1e9 - 0.4) < 0.02 and (found["output_tokens"] == 6).all()
+    rows = [{"timestamp": 9 + 0.2 * n, "input_length": 30 + n, "output_length": 4 + n} for n in range(4)]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = requests_of(
+        tmp_path / "trace",
+        "guidellm run --backend kind=openai_http,target={url},model=simulated,request_format=/v1/completions "
+        "--profile kind=replay,time_scale=2.0 --data kind=trace_synthetic,path=trace.jsonl",
+    )
+    assert found["prompt_tokens"].tolist() == [30, 31, 32, 33] and found["output_tokens"].tolist() == [4, 5, 6, 7]
+    assert np.median(np.abs(np.diff(found["t_recv_first"]) / 1e9 - 0.4)) < 0.02
+    body = {"model": "simulated", "messages": [{"role": "user", "content": "why"}], "max_tokens": 5, "ignore_eos": True}
+    (tmp_path / "w.jsonl").write_text("".join(json.dumps({"body": body, "timestamp": n}) + "\n" for n in range(3)))
+    found = requests_of(
+        tmp_path / "bodies",
+        "evalscope perf --dataset workload_trace --dataset-path w.jsonl --open-loop --url {url}/v1/chat/completions "
+        "--dataset-args '{{\"speed\": 4.0}}'",
+    )
+    assert np.median(np.abs(np.diff(found["t_recv_first"]) / 1e9 - 0.25)) < 0.02 and (found["output_tokens"] == 5).all()
+
+
+def test_evalscopes_conversations_of_a_file(tmp_path: Path) -> None:
+    row = [
+        {"role": "user", "content": "a b c"},
+        {"role": "assistant", "content": "-"},
+        {"role": "user", "content": "d"},
+    ]
+    (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
+    found = requests_of(
+        tmp_path / "chat",
+        "evalscope perf --model simulated --url {url}/v1/chat/completions --dataset custom_multi_turn "
+        "--dataset-path c.jsonl --multi-turn --number 3 --parallel 1 --max-tokens 9 --extra-args '{{\"ignore_eos\": true}}'",
+    )
+    assert len(found) == 6 and (found["output_tokens"] == 9).all() and in_flight(found) == 1
+    assert (found["prompt_tokens"][1::2] - found["prompt_tokens"][::2] >= 10).all(), "with the server's reply"
 
 
 class Recorder(BaseHTTPRequestHandler):

@@ -62,8 +62,7 @@ def _prompts(workload: Workload) -> list[str]:
     if workload.prefix_len:
         found.append(f"prefixes of {workload.prefix_len} tokens, where the workload shares none")
     if workload.image is not None:
-        width, height, count = workload.image
-        found.append(f"{count} image{'s' * (count > 1)} of {width}x{height} in every prompt")
+        found.append(f"images in every prompt: {workload.image}")
     return found
 
 

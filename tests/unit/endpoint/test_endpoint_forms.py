@@ -265,7 +265,7 @@ def test_drawn_images_are_parts_of_a_message(tmp_path: Path, name: str) -> None:
         load__duration=None,
         load__num_requests=2,
         target__endpoint_type=name,
-        workload__image=(8, 8, 2),
+        workload__image="8x8:2",
         workload__isl="9",
     )
     plan = build_plan(settings, phase="measure", endpoint=ENDPOINTS[name], model="m", out_dir=tmp_path)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import random
+import struct
+from collections import Counter
 
 import pytest
 from refusals import raises_code, says
 from support.document_keys import undeclared
 
+from fastllmload.cli.options.parsers import images
 from fastllmload.documents.plan import ExactPrompts, PlanDescription, SkippedLengths, TokenizerFacts
 from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
@@ -151,7 +154,7 @@ def test_lengths_beyond_the_context(tmp_path):
         ({"name": "conversation"}, ["conversation without ShareGPT"]),
         ({"name": "conversation", "osl": "5"}, ["conversation without ShareGPT", "output lengths 5"]),
         ({"name": "code-completion"}, ["without The Stack"]),
-        ({"image": (9, 9, 2)}, ["random words", "2 images of 9x9"]),
+        ({"image": "9x9:2"}, ["random words", "images in every prompt: 9x9:2"]),
     ],
 )
 def test_deviations_from_the_standard(tmp_path, workload, deviations):
@@ -213,7 +216,7 @@ def test_classes_of_fairness(tmp_path):
 
 def test_images_in_every_prompt(tmp_path):
     """Text first, then the requested number of different images; text tokens are counted, images are not."""
-    plan = planned(tmp_path, 4, image=(20, 10, 2))
+    plan = planned(tmp_path, 4, image="20x10:2")
     urls = []
     for body, tokens in zip(sent(plan), plan.input_tokens.tolist(), strict=True):
         text, *images = body["messages"][0]["content"]
@@ -221,6 +224,27 @@ def test_images_in_every_prompt(tmp_path):
         urls += [one["image_url"]["url"] for one in images]
     assert len(set(urls)) == 8
     assert all(base64.b64decode(url.partition(",")[2]).startswith(b"\x89PNG") for url in urls)
+
+
+def test_sets_of_images_by_share(tmp_path):
+    """A set has several sizes; each prompt has one of the sets, as often as its share says, or none."""
+    plan = planned(tmp_path, 600, image="16x8:1@1,16x8:1+32x24:2@2,none@1")
+    found = Counter()
+    for body in sent(plan):
+        _, *images = body["messages"][0]["content"]
+        pictures = [base64.b64decode(one["image_url"]["url"].partition(",")[2]) for one in images]
+        found[tuple(struct.unpack(">II", picture[16:24]) for picture in pictures)] += 1
+    assert found.keys() == {((16, 8),), ((16, 8), (32, 24), (32, 24)), ()}
+    assert abs(found[(16, 8), (32, 24), (32, 24)] - 300) < 45 and abs(found[()] - 150) < 40  # 3.7 standard errors
+    assert said(plan).image == "16x8:1@0.25,16x8:1+32x24:2@0.5,none@0.25"
+
+
+@pytest.mark.parametrize(
+    "text", ["8x", "8x8@0.5", "8x8,9x9", "8x8@0,9x9@1", "none", "8x8@x,9x9@1", "8x8:0", "0x8", "8x8+"]
+)
+def test_sets_of_images_that_are_none(text):
+    with raises_code("image-invalid"):
+        images(text)
 
 
 def test_synthetic_images_of_a_data_set(tmp_path):
@@ -310,7 +334,7 @@ TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_id
         ({"name": "fairness", "context_limit": 9000}, None),
         ({"name": "sharegpt", "turns": "all"}, SHAREGPT),
         ({"name": "mooncake"}, TRACE),
-        ({"prefix_len": 10, "num_prefixes": 3, "image": (16, 16, 1)}, None),
+        ({"prefix_len": 10, "num_prefixes": 3, "image": "16x16:1"}, None),
     ],
 )
 def test_a_description_is_read_as_it_was_written(tmp_path, workload, entries):

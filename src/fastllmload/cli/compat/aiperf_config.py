@@ -1,6 +1,6 @@
 """AIPerf's files of settings (schemaVersion 2.0, and the flat form before it) as words of its command line.
 
-A setting without an option there becomes one with its path (`--benchmark.phases.profiling.x`), which is then named as unknown.
+A setting without an option there becomes one with its path (`--phases.profiling.x`), which is then named as unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ OPTIONS = {
     "endpoint.api_key": "--api-key", "endpoint.timeout": "--request-timeout-seconds", "endpoint.path": "--endpoint",
     "endpoint.custom_endpoint": "--endpoint", "endpoint.headers": "--header", "endpoint.extra": "--extra-inputs",
     "endpoint.url_strategy": "--url-strategy", "endpoint.session_header": "--session-header",
-    "endpoint.use_server_token_count": "--use-server-token-count!", "endpoint.wait_for_model_timeout": "--wait-for-model-timeout",
+    "endpoint.use_server_token_count": "--use-server-token-count!",
+    "endpoint.wait_for_model_timeout": "--wait-for-model-timeout",
     "dataset.entries": "--num-dataset-entries", "dataset.path": "--input-file", "dataset.format": "--custom-dataset-type",
     "dataset.sampling": "--dataset-sampling-strategy", "dataset.prompts.isl": "--isl~", "dataset.prompts.osl": "--osl~",
     "dataset.prompts.batch_size": "--prompt-batch-size", "dataset.prompts.sequence_distribution": "--sequence-distribution",
@@ -38,7 +39,8 @@ OPTIONS = {
     "dataset.prefix_prompts.user_context_length": "--user-context-prompt-length",
     "dataset.turns": "--session-turns~", "dataset.turn_delay": "--session-turn-delay~",
     "dataset.images.batch_size": "--image-batch-size", "dataset.images.width": "--image-width~",
-    "dataset.images.height": "--image-height~", "dataset.images.format": "--image-format", "dataset.random_seed": "--random-seed",
+    "dataset.images.height": "--image-height~", "dataset.images.format": "--image-format",
+    "dataset.random_seed": "--random-seed",
     "dataset.synthesis.speedup_ratio": "--synthesis-speedup-ratio",
     "slos": "--goodput",
 }  # fmt: skip
@@ -67,7 +69,9 @@ def words(tree: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[s
     body = whole.get("benchmark")
     beside = {name: value for name, value in whole.items() if name not in AROUND}
     body = {**beside, **body} if isinstance(body, dict) else beside
-    short = [{"name": name, **value} for name in ("warmup", "profiling") if isinstance(value := body.pop(name, None), dict)]
+    short = [
+        {"name": name, **value} for name in ("warmup", "profiling") if isinstance(value := body.pop(name, None), dict)
+    ]
     body = {**body, "phases": short} if short and "phases" not in body else body
     whole = computed(whole, dict(whole.get("variables") or {}))
     body = computed(body, dict(whole.get("variables") or {}))
@@ -146,7 +150,9 @@ def spread(option: str, value: Any, path: str) -> Iterator[str]:
 
 def phase_words(phase: Any, swept: dict[str, list[Any]]) -> Iterator[str]:
     if not isinstance(phase, dict):
-        raise InputError("config-invalid", f"phases have {phase!r}, which is no phase; write name, type and load of each")
+        raise InputError(
+            "config-invalid", f"phases have {phase!r}, which is not a phase; write name, type and load of each"
+        )
     name = str(phase.get("name", "profiling"))
     warmup = phase.get("kind", name) == "warmup" or phase.get("exclude_from_results") is True
     kind = str(phase.get("type", "concurrency"))
@@ -156,7 +162,9 @@ def phase_words(phase: Any, swept: dict[str, list[Any]]) -> Iterator[str]:
         yield from KINDS.get(kind, ["--phases.type", kind])
     flat = {path: value for path, value in flattened(phase) if path not in ("name", "kind", "type", "dataset")}
     if not warmup:
-        flat |= {path.rpartition(".")[2]: swept.pop(path) for path in list(swept) if path in OF_A_PHASE or path in OF_THE_RUN}
+        flat |= {
+            path.rpartition(".")[2]: swept.pop(path) for path in list(swept) if path in OF_A_PHASE or path in OF_THE_RUN
+        }
     for path, value in flat.items():
         text = ",".join(map(str, value)) if isinstance(value, list) else seconds(value)
         option = (OF_THE_WARMUP if warmup else OF_THE_RUN).get(path)
@@ -219,7 +227,9 @@ def substituted(value: Any, environment: Mapping[str, str]) -> Any:
     def text_of(found: re.Match[str]) -> str:
         text = environment.get(found[1], found[2])
         if text is None:
-            raise InputError("config-invalid", f"${{{found[1]}}} of the file is not set; write {found[1]}=VALUE in front")
+            raise InputError(
+                "config-invalid", f"${{{found[1]}}} of the file is not set; write {found[1]}=VALUE in front"
+            )
         return text
 
     return plain(VARIABLE.sub(text_of, value))
@@ -240,7 +250,9 @@ def computed(value: Any, variables: Mapping[str, Any]) -> Any:
         try:
             return filled("{" + expression + "}", known)
         except (KeyError, SyntaxError, TypeError):
-            raise InputError("config-invalid", f"{{{{ {expression} }}}} of the file cannot be computed; write its value") from None
+            raise InputError(
+                "config-invalid", f"{{{{ {expression} }}}} of the file cannot be computed; write its value"
+            ) from None
 
     return plain(EXPRESSION.sub(text_of, value))
 

@@ -24,7 +24,7 @@ def length(reading: ForeignCommand, flag: str, entry: Mapping[str, str], values:
         if name in FIELDS:
             reading.variables[f"{entry['as']}_{FIELDS[name]}"] = [str(value)]
         elif isinstance(found, dict):
-            reading.lacks.append(Lack(f"{flag} {name}", "changes", "it is no field of a distribution of lengths"))
+            reading.lacks.append(Lack(f"{flag} {name}", "changes", "it is not a field of a distribution of lengths"))
         else:
             reading.variables[entry["as"]] = [str(value)]
 
@@ -43,7 +43,9 @@ def image(reading: ForeignCommand, flag: str, entry: Mapping[str, str], values: 
         reading.variables["image_at"] = [size]
     else:
         sizes = ", ".join(SIZES)
-        reading.lacks.append(Lack(f"{flag} {values[0]}", "changes", f"images have one size: {sizes}, or width and height"))
+        reading.lacks.append(
+            Lack(f"{flag} {values[0]}", "changes", f"images have one size: {sizes}, or width and height")
+        )
 
 
 def arrange(reading: ForeignCommand) -> None:
@@ -111,7 +113,7 @@ def length_text(reading: ForeignCommand, name: str, option: str) -> str:
 
 
 def number(option: str, text: str, finite: bool = True) -> float:
-    """InputError for a text that is no number of 0 or more."""
+    """InputError for a text that is not a number of 0 or more."""
     try:
         found = float(text)
     except ValueError:

@@ -19,6 +19,12 @@ WORDS = Path(__file__).parent / "words.toml"
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=(?!=).*", re.DOTALL)
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 SHELL = re.compile(r"\|\|?|&&?|;|\d?>{1,2}.*|&>.*|<.*")  # words of the shell, which end a command
+QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+OPERATORS = "|&;<>"  # of the shell, where no quotes are around them
+GUARDED = {
+    ord(each): 0xE000 + place for place, each in enumerate(OPERATORS)
+}  # in quotes, until the shell's words are found
+RESTORED = {guarded: each for each, guarded in GUARDED.items()}
 SHELLS, SHELL_FLAG = ("bash", "sh", "zsh"), re.compile("-[a-z]*c")
 OFF = ("", "0", "false", "no", "off")
 
@@ -50,16 +56,18 @@ def typed_command(
     text = len(words) == 1 and " " in words[0]
     if text:
         try:
-            words = shlex.split(words[0].replace("\\\n", " "), comments=True)
+            words = shlex.split(guarded(words[0].replace("\\\n", " ")), comments=True)
         except ValueError as problem:
             raise InputError("usage", f"the command cannot be split into words: {problem}") from None
     words = [word for word in words if word.strip() not in ("", "\\")]
     if text and (shell := _in_a_shell(words)):
         place, command = shell
-        words = [*words[:place], *shlex.split(command.replace("\\\n", " "), comments=True), *words[place + 1 :]]
-    if text and (inner := next((word for word in words if "$(" in word or "`" in word), None)):
+        inner = shlex.split(guarded(command.translate(RESTORED).replace("\\\n", " ")), comments=True)
+        words = [*words[:place], *inner, *words[place + 1 :]]
+    if text and (called := next((word for word in words if "$(" in word or "`" in word), None)):
         raise InputError(
-            "usage", f"{inner!r} is a command for the shell, which compat does not run; write its value instead of it"
+            "usage",
+            f"{called.translate(RESTORED)!r} is a command for the shell, which compat does not run; write its value instead",
         )
     tool, place = _tool_of(words, starts, refused)
     front, words = words[:place], words[place:]
@@ -69,8 +77,14 @@ def typed_command(
         referred.update(found[1] or found[2] for word in words for found in VARIABLE.finditer(word))
         words = [VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), word) for word in words]
         end = next((at for at, word in enumerate(words) if SHELL.fullmatch(word)), len(words))
-        words, rest = words[:end], words[end:]
+        words, rest = ([word.translate(RESTORED) for word in part] for part in (words[:end], words[end:]))
+        assigned = {name: value.translate(RESTORED) for name, value in assigned.items()}
     return TypedCommand(tool, words, assigned, tuple(rest), frozenset(referred))
+
+
+def guarded(text: str) -> str:
+    """*text* with other characters for the shell's operators in quotes, where they are a part of a value."""
+    return QUOTED.sub(lambda found: found[0].translate(GUARDED), text)
 
 
 def _in_a_shell(words: Sequence[str]) -> tuple[int, str] | None:

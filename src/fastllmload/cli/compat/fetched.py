@@ -52,7 +52,7 @@ def wanted(reading: ForeignCommand, environment: Mapping[str, str]) -> Iterator[
             reading.variables["fetched"] = [file]
             yield "path", file, places(file, environment)
     for entry in reading.table["options"].values():
-        if isinstance(entry, Mapping) and "file_as" in entry:
+        if isinstance(entry, Mapping) and "files" in entry:
             names = [Path(each).expanduser() for each in entry["files"].get(one(reading, entry["as"]), ())]
             if names:
                 yield entry["file_as"], names[0].name, names

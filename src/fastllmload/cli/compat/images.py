@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from fastllmload.cli.compat.converters import json_value
 from fastllmload.cli.compat.fetched import one
@@ -14,15 +17,17 @@ BUCKET = re.compile(
 )  # (height, width, frames): share
 USUAL = "{(256, 256, 1): 0.5, (720, 1280, 1): 0.5}"
 SET_NAME = "random-mm"
+MOST_SETS = 1000  # of sizes and their numbers
 
 
 def arrange(reading: ForeignCommand) -> None:
-    """Set the variable `image` where all images have one size; of several sizes each is a class, if a request has one image,
-    and so is each of several numbers of images. InputError for shares that cannot be read.
-    """
+    """Set the variable `image` to what requests have. InputError for shares and numbers that cannot be read."""
     variables = reading.variables
     if "images_drawn" in variables:
-        drawn_numbers(reading)
+        most = counted("--image-count", one(reading, "images"))
+        size = f"{one(reading, 'image_width')}x{one(reading, 'image_height')}"
+        equally = [f"{size}:{number}" for number in range(1, most + 1)]
+        variables["image"] = [joined(dict.fromkeys(equally, 1 / most))]
     if variables.get("dataset") != [SET_NAME]:
         return
     text = variables.get("mm_buckets", [USUAL])[0]
@@ -35,50 +40,70 @@ def arrange(reading: ForeignCommand) -> None:
             "value-invalid",
             f"--random-mm-bucket-config {text!r} has no size with a share above 0; write {{(HEIGHT, WIDTH, 1): SHARE}}",
         )
-    count = items(reading)
-    ratio = variables.get("mm_ratio", ["0"])[0]
-    if json_value(ratio) not in (0, 0.0):
-        lack(reading, f"--random-mm-num-mm-items-range-ratio {ratio}", "each request has as many images")
     if any(frames != 1 for _, _, frames, _ in found):
         lack(reading, f"--random-mm-bucket-config {text}", "videos are not sent")
-    elif len(found) == 1 and count > 0:
-        variables["image"] = [f"{found[0][1]}x{found[0][0]}:{count}"]
-    elif count == 1 and at_a_rate(reading, f"--dataset-name {SET_NAME}", "sizes"):
-        total = sum(share for *_, share in found)
-        for height, width, _, share in found:
-            text = f"size{width}x{height} share={share / total:.9g} image={width}x{height}:1"
-            reading.written.append(("--class", text))
-    elif count > 1:
-        lack(reading, f"--random-mm-bucket-config {text}", "several images of a request have one size")
+        return
+    total = sum(share for *_, share in found)
+    sizes = [(f"{width}x{height}", share / total) for height, width, _, share in found]
+    numbers = range_of(reading)
+    if sum(math.comb(number + len(sizes) - 1, number) for number in numbers) > MOST_SETS:
+        lack(reading, f"--random-mm-bucket-config {text}", f"more than {MOST_SETS} sets of images are too many")
+        return
+    sets = defaultdict[str, float](float)
+    for number in numbers:
+        for chosen, share in combinations(sizes, number):
+            sets[chosen] += share / len(numbers)
+    if sets.keys() != {"none"}:
+        variables["image"] = [joined(sets)]
 
 
-def drawn_numbers(reading: ForeignCommand) -> None:
-    """SGLang's 1 to --image-count images a request, equally likely: a class of each number."""
-    most = one(reading, "images")
-    if not most.isdecimal() or int(most) < 1:
-        raise InputError("count-invalid", f"--image-count {most!r} is not a number of images")
-    if at_a_rate(reading, "--random-image-count", "numbers"):
-        size = f"{one(reading, 'image_width')}x{one(reading, 'image_height')}"
-        for number in range(1, int(most) + 1):
-            reading.written.append(("--class", f"images{number} share={1 / int(most):.9g} image={size}:{number}"))
+def joined(sets: dict[str, float]) -> str:
+    """What --image says of *sets* with the share of each."""
+    return ",".join(f"{text}@{share:.9g}" for text, share in sets.items()) if len(sets) > 1 else next(iter(sets))
 
 
-def at_a_rate(reading: ForeignCommand, option: str, what: str) -> bool:
-    """Whether requests have a rate that classes can be parts of; else *option* is noted as without a counterpart."""
-    found = "ramp" not in reading.variables and reading.variables.get("rate", ["inf"]) != ["inf"]
-    if not found:
-        lack(reading, option, f"images of several {what} need a --request-rate; ask for one, or add --request-rate")
-    return found
+def combinations(sizes: Sequence[tuple[str, float]], number: int) -> Iterator[tuple[str, float]]:
+    """Each set of *number* images, each of which has its size by the shares of *sizes*, and the set's probability."""
+
+    def split(left: int, places: int) -> Iterator[tuple[int, ...]]:
+        if places == 1:
+            yield (left,)
+            return
+        for first in range(left + 1):
+            yield from ((first, *rest) for rest in split(left - first, places - 1))
+
+    for counts in split(number, len(sizes)):
+        ways, chosen = math.factorial(number), 1.0
+        for count, (_, share) in zip(counts, sizes, strict=True):
+            ways //= math.factorial(count)
+            chosen *= share**count
+        parts = [f"{size}:{count}" for count, (size, _) in zip(counts, sizes, strict=True) if count]
+        yield "+".join(parts) or "none", ways * chosen
+
+
+def range_of(reading: ForeignCommand) -> range:
+    """Numbers of images of a request, equally likely: around the base by the ratio, within the limit of images."""
+    base = items(reading)
+    ratio = json_value(one(reading, "mm_ratio") or "0")
+    if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+        raise InputError(
+            "number-invalid", f"--random-mm-num-mm-items-range-ratio {ratio!r} must be a number from 0 to 1"
+        )
+    limits = json_value(one(reading, "mm_limit") or "{}")
+    most = limits.get("image") if isinstance(limits, dict) else None
+    low, high = math.floor(base * (1 - ratio)), math.ceil(base * (1 + ratio))
+    return range(low, high + 1) if not isinstance(most, int) else range(min(low, most), min(high, most) + 1)
 
 
 def items(reading: ForeignCommand) -> int:
-    """How many images a request has, within the limit of images."""
-    text = reading.variables.get("mm_items", ["1"])[0]
-    limits = json_value(reading.variables.get("mm_limit", ["{}"])[0])
-    if not text.isdecimal():
-        raise InputError("count-invalid", f"--random-mm-base-items-per-request {text!r} is not a number of images")
-    most = limits.get("image") if isinstance(limits, dict) else None
-    return min(int(text), most) if isinstance(most, int) else int(text)
+    text = one(reading, "mm_items") or "1"
+    return 0 if text == "0" else counted("--random-mm-base-items-per-request", text)
+
+
+def counted(option: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError("count-invalid", f"{option} {text!r} is not a number of images")
+    return int(text)
 
 
 def lack(reading: ForeignCommand, option: str, why: str) -> None:

@@ -30,7 +30,7 @@ USUAL_ANSWER = 1024  # tokens, of answers whose length the model decides
 
 
 @dataclass(frozen=True)
-class Lengths:
+class TurnLengths:
     """Tokens of what a session begins with, *shared* with those of its group and *alone*; of each turn, with spread."""
 
     shared: int
@@ -62,7 +62,7 @@ def user_calls(reading: ForeignCommand) -> None:
     texts = [one(reading, "input"), one(reading, "input_spread"), answer, one(reading, "output_spread")]
     isl, isl_spread, osl, osl_spread = (number("--isl or --osl", text) for text in texts)
     begins = [int(number("--shared-system-prompt-length", one(reading, name) or "0")) for name in ("system", "context")]
-    lengths = Lengths(begins[0], begins[1], (isl, isl_spread), (osl, osl_spread))
+    lengths = TurnLengths(begins[0], begins[1], (isl, isl_spread), (osl, osl_spread))
     keep(reading, "users", graph_lines([(0, instants) for instants in found.values()], lengths, one(reading, "seed")))
 
 
@@ -109,11 +109,15 @@ def chat_calls(reading: ForeignCommand) -> None:
         return
     system, question, answer = map(int, tokens)
     sessions = [(user % groups, instants[user::users]) for user in range(min(users, len(instants)))]
-    lines = graph_lines(sessions, Lengths(system, 0, (question, 0), (answer, 0)), "0")
+    lines = graph_lines(sessions, TurnLengths(system, 0, (question, 0), (answer, 0)), "0")
     keep(reading, "chats", lines)
+    first = {name: values[:1] for name, values in reading.variables.items() if name.startswith("stage_")}
+    reading.variables |= first  # the file has all stages, so there is one run
 
 
-def graph_lines(sessions: Sequence[tuple[int, list[float]]], lengths: Lengths, seed: str) -> Iterator[dict[str, Any]]:
+def graph_lines(
+    sessions: Sequence[tuple[int, list[float]]], lengths: TurnLengths, seed: str
+) -> Iterator[dict[str, Any]]:
     """Calls of *sessions* (their group and the instants of their turns): a turn is due as long after the turn before it was
     due, and not before the reply to that.
     """
@@ -170,7 +174,9 @@ def history_lines(path: str, rows: Sequence[Any]) -> Iterator[dict[str, Any]]:
     for place, row in enumerate(rows):
         found = row.get("conversation") if isinstance(row, dict) else None
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise InputError("dataset-field-invalid", f"{path} line {place + 1} has no conversation: a list of questions")
+            raise InputError(
+                "dataset-field-invalid", f"{path} line {place + 1} has no conversation: a list of questions"
+            )
         messages = [
             {"role": role, "content": text.strip()}
             for each in found for role, text in (("user", each.get("human", "")), ("assistant", each.get("assistant", "")))
@@ -225,7 +231,9 @@ def timed_bodies(reading: ForeignCommand) -> None:
     arguments = json.loads(one(reading, "dataset_args") or "{}")
     speed = number("--dataset-args speed", str(arguments.get("speed", 1)))
     if speed == 0 or arguments.keys() - {"speed", "model_override", "model_mapping", "match_output_length"}:
-        raise InputError("value-invalid", f"--dataset-args {json.dumps(arguments)} are not those of a trace of requests")
+        raise InputError(
+            "value-invalid", f"--dataset-args {json.dumps(arguments)} are not those of a trace of requests"
+        )
     keep(reading, "requests", (body_call(path, place, row, (instant(path, row, "timestamp") - first) / speed, arguments)
                               for place, row in enumerate(rows)))  # fmt: skip
 
@@ -236,9 +244,13 @@ def body_call(path: str, place: int, row: dict[str, Any], at: float, arguments: 
     if arguments.get("match_output_length") and row.get("completion_tokens"):
         body |= {"max_tokens": row["completion_tokens"], "ignore_eos": True}
     if row.get("headers"):
-        raise InputError("dataset-field-invalid", f"{path} has headers of single requests, which are not sent; remove them")
+        raise InputError(
+            "dataset-field-invalid", f"{path} has headers of single requests, which are not sent; remove them"
+        )
     if "model" in body:
-        body["model"] = arguments.get("model_mapping", {}).get(body["model"], arguments.get("model_override") or body["model"])
+        body["model"] = arguments.get("model_mapping", {}).get(
+            body["model"], arguments.get("model_override") or body["model"]
+        )
     messages = body.pop("messages", None) or [{"role": "user", "content": body.pop("prompt", None)}]
     longest = [body.pop(name) for name in ("max_tokens", "max_completion_tokens") if name in body]
     call = {
@@ -261,14 +273,23 @@ def timed_texts(reading: ForeignCommand) -> None:
     scale = 1000 * number("--synthesis-speedup-ratio", one(reading, "speed") or "1")
     low, high = (number("--fixed-schedule offset", one(reading, name) or usual, finite=False)
                  for name, usual in (("offset", "0"), ("offset_end", "inf")))  # fmt: skip
-    timed = sorted((at, place) for place, row in enumerate(rows) if low <= (at := instant(path, row, "timestamp")) <= high)
+    timed = sorted(
+        (at, place) for place, row in enumerate(rows) if low <= (at := instant(path, row, "timestamp")) <= high
+    )
     if count := one(reading, "count"):
         timed = timed[: counted("--request-count", count)]
     calls = []
     for at, place in timed:
         row = rows[place]
         text = row.get("text_input", row.get("text"))
-        if not isinstance(text, str) or row.keys() - {"timestamp", "text_input", "text", "output_length", "extra", "type"}:
+        if not isinstance(text, str) or row.keys() - {
+            "timestamp",
+            "text_input",
+            "text",
+            "output_length",
+            "extra",
+            "type",
+        }:
             raise InputError(
                 "dataset-field-invalid",
                 f"{path} has a line of other fields than timestamp, text, output_length and extra; leave them out",
@@ -300,7 +321,9 @@ def trace_rows(reading: ForeignCommand) -> None:
                 "dataset-field-invalid", f"{path} has a line without lengths in {names['prompt_tokens']} and "
                 f"{names['output_tokens']}; name the columns with prompt_tokens_column and output_tokens_column",
             )  # fmt: skip
-        calls.append({"id": str(place), "at_s": round(at - rows[0][0], 9), "input_tokens": own, "output_tokens": answer})
+        calls.append(
+            {"id": str(place), "at_s": round(at - rows[0][0], 9), "input_tokens": own, "output_tokens": answer}
+        )
     keep(reading, "trace", calls)
 
 

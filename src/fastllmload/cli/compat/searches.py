@@ -1,4 +1,4 @@
-"""Searches for the highest load in other tools' command lines: conditions of evalscope and AIPerf, and AIPerf's data sets."""
+"""Searches for the highest load: conditions of evalscope and AIPerf, and the names of AIPerf's data sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def service(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values
     found, names = json_value(values[0]), reading.table["objectives"]
     groups = found if isinstance(found, list) else [found]
     if not groups or not all(isinstance(group, dict) and group for group in groups):
-        raise InputError("json-invalid", f"{flag} {values[0]!r} is not a list of objects such as {{\"p99_ttft\": \"<=2\"}}")
+        raise InputError("json-invalid", f'{flag} {values[0]!r} is not a list of objects such as {{"p99_ttft": "<=2"}}')
     searches = []
     for group in groups:
         if {(name, text) for name, text in group.items()} <= {("rps", "max"), ("tps", "max")}:
@@ -32,8 +32,12 @@ def service(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values
             continue
         parts = [(LEVEL.fullmatch(name), AT_MOST.fullmatch(str(text).strip())) for name, text in group.items()]
         limits = [(level[1], names.get(level[2]), limit[1]) for level, limit in parts if level and limit]
-        if len(limits) < len(group) or not all(name for _, name, _ in limits) or len({level for level, *_ in limits}) > 1:
-            why = "a search has limits of one percentile of latency, ttft or tpot, or a throughput's max; means are no objective"
+        if (
+            len(limits) < len(group)
+            or not all(name for _, name, _ in limits)
+            or len({level for level, *_ in limits}) > 1
+        ):
+            why = "a search has limits of one percentile of latency, ttft or tpot, or a throughput's max, and none of a mean"
             reading.lacks.append(Lack(f"{flag} {json.dumps(group)}", "changes", why))
             continue
         text = ",".join(f"{name}:{float(limit) * 1000:.9g}" for _, name, limit in limits)

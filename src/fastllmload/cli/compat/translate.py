@@ -31,11 +31,13 @@ from fastllmload.cli.compat.environment import (
 from fastllmload.cli.compat.expressions import filled, known, used_in
 from fastllmload.cli.compat.fetched import find_file
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
-from fastllmload.cli.compat.made_files import MAKERS
+from fastllmload.cli.compat.made_files import MAKERS as MADE
+from fastllmload.cli.compat.sglang_files import MAKERS as MADE_FOR_SGLANG
 from fastllmload.cli.compat.shell import commands_in
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
+MAKERS = MADE | MADE_FOR_SGLANG
 TOOLS = Path(__file__).parent / "tools"
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 NUMBER = re.compile(r"-\d*\.?\d+")
@@ -104,9 +106,7 @@ def translate(
     if server is not None:
         reading.variables["server"] = [server]
     read_environment(reading, typed, environment)
-    of_files, words = words_of_files(
-        table, after_command(reading, typed.words), {**environment, **typed.assigned}
-    )
+    of_files, words = words_of_files(table, after_command(reading, typed.words), {**environment, **typed.assigned})
     read_options(reading, of_files)
     reading.given.clear()  # what is typed goes before what a file says
     read_options(reading, words)
@@ -398,7 +398,12 @@ def joined(runs: list[Arguments]) -> list[list[str]]:
             texts = [dict(run)[flag] or "" for run in runs]
             rest = [pair for pair in runs[0] if pair[0] != flag]
             return [["sweep", "--vary", f"{flag.removeprefix('--')}={';'.join(texts)}", *flat(rest)]]
-    return [repeated(run) for run in runs]
+    return [repeated(in_a_folder(run, number) if len(runs) > 1 else run) for number, run in enumerate(runs, 1)]
+
+
+def in_a_folder(run: Arguments, number: int) -> Arguments:
+    """*run* with a folder of its own in the one that is asked for."""
+    return [(flag, f"{value}/{number}" if flag == "--output" else value) for flag, value in run]
 
 
 def repeated(run: Arguments) -> list[str]:

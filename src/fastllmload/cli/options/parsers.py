@@ -16,6 +16,7 @@ from fastllmload.files import read_text
 from fastllmload.redact import labelled
 from fastllmload.settings import CONTROL_VERBS
 from fastllmload.workload import user_behavior
+from fastllmload.workload.content.image import read_images
 
 FRAMING_HEADERS = frozenset(  # of answers: they decide how these are read (http/headlike.pyx)
     ("connection", "content-encoding", "content-length", "content-type", "proxy-connection", "retry-after",
@@ -181,16 +182,16 @@ def turns(text: str) -> str:
     return user_behavior.read_turns(text) or "all"
 
 
-def images(text: str) -> tuple[int, int, int]:
-    """`512x512` or `1024x768:3`: width, height, images per prompt."""
-    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", text.strip())
-    width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
-    if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
+def images(text: str) -> str:
+    """`512x512`, `1024x768:3` or shares of several such sets: what each prompt has."""
+    try:
+        return str(read_images(text))
+    except ValueError:
         raise InvalidValue(
             "image-invalid",
-            "is not an image size; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384",
-        )
-    return width, height, count
+            "is no set of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, with sides up to 16384, "
+            "several with + and a share of the prompts for each as in 256x256@0.7,256x256+1280x720@0.3",
+        ) from None
 
 
 def warmup(text: str) -> dict[str, object]:

@@ -251,7 +251,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--prefix-zipf", "workload.prefix_zipf", read.exponent, "EXPONENT",
               "Prefix k is chosen in proportion to 1/k^EXPONENT; 0 (default): all equally often."),
         value("--image", "workload.image", read.images, "WIDTHxHEIGHT[:COUNT]",
-              "Synthetic PNG images in every chat prompt, no two alike."),
+              "Synthetic PNG images in every chat prompt, no two alike; several sizes with +, and sets of them by share: "
+              "256x256@0.7,256x256+1280x720@0.3."),
     ),
     "Users": (
         several("--class --classes", None, read.text, "'NAME KEY=VALUE ...'",

@@ -20,7 +20,7 @@ from fastllmload.plan.prompts.source import Origin, described, exactness, sharin
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.workload.content import words
 from fastllmload.workload.content.exact_length import fit_many
-from fastllmload.workload.content.image import Images
+from fastllmload.workload.content.image import Images, read_images
 from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.fairness import MIXES, Classes
 from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
@@ -145,8 +145,7 @@ class SyntheticPrompts:
                 mix={str(rectangle): share for rectangle, share in mix},
             )
         if workload.image is not None:
-            width, height, count = workload.image
-            found = msgspec.structs.replace(found, image=f"{width}x{height}:{count}")
+            found = msgspec.structs.replace(found, image=str(read_images(workload.image)))
         return found if self._limited is None else self._with_limits(found, self._limited)
 
     def _with_limits(self, found: WorkloadDescription, limited: Limited) -> WorkloadDescription:
@@ -184,17 +183,16 @@ class TokenTexts:
 
 
 def with_images(
-    batches: Iterable[Batch], table: words.WordTable, image: tuple[int, int, int], seed: str, endpoint: Endpoint
+    batches: Iterable[Batch], table: words.WordTable, image: str, seed: str, endpoint: Endpoint
 ) -> Iterator[PlannedRequest]:
     """One message per request: its words, then its images, whose tokens only the server knows."""
     if endpoint.image_message is None:
         raise InputError("protocol-unsupported", f"{endpoint.name} cannot carry images; leave --image out")
-    width, height, count = image
-    images = Images(seed)
+    images, sets = Images(seed), read_images(image).drawn(f"{seed}/sets")
     for batch in batches:
         facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
         for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
-            message = endpoint.image_message(text + table.suffix, [images.url(width, height) for _ in range(count)])
+            message = endpoint.image_message(text + table.suffix, [images.url(*size) for size in next(sets)])
             request = DatasetRequest("", [message])
             yield PlannedRequest(request, size + table.suffix_tokens, answer, kind, shared)
 

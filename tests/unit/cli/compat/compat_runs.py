@@ -17,7 +17,9 @@ FILES = {
     ),
     "data.jsonl": '{"prompt": "What is the capital of India?"}\n',
     "tokens.jsonl": '{"prompt": "Why?", "output_tokens": 9}\n{"prompt": "How?", "output_tokens": 7}\n',
-    "open_qa.jsonl": '{"question": "Why?", "human_answers": ["So."]}\n{"question": "How?", "human_answers": []}\n',
+    "open_qa.jsonl": '{"question": "Why?", "human_answers": ["So."]}\n{"question": "How?", "human_answers": []}\n'
+    + json.dumps({"question": "Why? " * 40})
+    + "\n",
     "prompts.txt": "Why?\nWhere to?\n",
     "prompts-10.csv": "prompt,output_tokens_count\nWhy?,20\nHow?,30\n",
     "prompts.json": '[{"prompt": "Why?"}, {"prompt": "How?"}]',

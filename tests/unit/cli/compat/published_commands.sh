@@ -207,7 +207,6 @@ evalscope perf --parallel 2 --number 10 --model text-embedding-v4 --url https://
 evalscope perf --url http://127.0.0.1:8000/v1/completions --model qwen2.5 --api openai --dataset random --open-loop \
   --rate 5 10 20 --number 50 100 200 --max-tokens 64 --min-prompt-length 128 --max-prompt-length 128 --stream
 
-#! --min-prompt-length
 evalscope perf --url 'http://127.0.0.1:8000/v1/chat/completions' --parallel 2 --model 'qwen2.5' --log-every-n-query 10 \
   --read-timeout 120 --connect-timeout 120 --number 20 --max-prompt-length 128000 --min-prompt-length 128 --api openai \
   --temperature 0.7 --max-tokens 1024 --stop '<|im_end|>' --dataset openqa --stream

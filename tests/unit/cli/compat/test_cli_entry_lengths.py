@@ -115,10 +115,10 @@ def test_evalscope_counts_tokens_only_with_a_tokenizer(planned: Any) -> None:
     assert bounds(*EVALSCOPE, *tokens, "--max-prompt-length", "50") == "min-input=1,max-input=50"
     both = ("--min-prompt-length", "0", "--max-prompt-length", "50")
     assert bounds(*EVALSCOPE, *tokens, *both) == "min-input=1,max-input=50"
-    assert bounds(*EVALSCOPE, *both, "--min-prompt-length", "5") is None
-    (found,) = translations((*EVALSCOPE, *both), {})
-    assert [(lack.option, lack.kind) for lack in found.lacks] == [("--max-prompt-length 50", "changes")]
     Path("p.txt").write_text("one\none two three four five six\nsix seven\n")
+    (found,) = translations((*EVALSCOPE, "--min-prompt-length", "5", "--max-prompt-length", "15"), {})
+    assert bounds(*EVALSCOPE, *both, "--min-prompt-length", "5") is None, "which counts characters"
+    assert list(found.files.values()) == ['{"prompt": "six seven"}\n'] and not found.lacks
     Path("t.json").write_text("{}")
     (here,) = translations((*EVALSCOPE, "--tokenizer-path", "t.json", *both), {})
     assert {"--tokenizer", "t.json", "--dataset-lengths"} <= set(here.commands[0])

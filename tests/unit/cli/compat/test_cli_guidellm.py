@@ -235,8 +235,10 @@ def test_guidellms_groups_of_settings(sent: list[RunSettings], capsys: pytest.Ca
     assert (settings.load.duration, settings.load.num_requests, settings.load.ramp_share) == (20, None, 0.25)
     assert json.loads(settings.workload.extra_body or "") == {"max_tokens": None} and not settings.workload.ignore_eos
     assert settings.client.seed == 7 and "--constraint kind=max_errors: not done" in capsys.readouterr().err
-    assert main(["compat", *words, "--constraint", "kind=over_saturation"]) == 2
-    assert says(capsys.readouterr().err, "compat-load-differs", "--constraint kind=over_saturation")
+    settings_of(sent, *words, "--constraint", "kind=over_saturation")
+    assert "--over-saturation: not done" in capsys.readouterr().err, "as the duration ends the run"
+    endless = ("guidellm", "--data", "prompt_tokens=9", "--profile", "synchronous", "--detect-saturation")
+    assert main(["compat", *endless]) == 2 and says(capsys.readouterr().err, "compat-load-differs", "--over-saturation")
     settings_of(sent, *words[:4], "--profile", "kind=poisson", "--override", "profile.rate", "3,5", *words[8:])
     assert [one.load.rate for one in sent] == [3, 5]
 

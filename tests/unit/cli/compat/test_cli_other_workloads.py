@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -54,33 +55,45 @@ def test_vllms_images_of_one_size() -> None:
     )
 
 
-def test_vllms_images_of_several_sizes_are_classes_at_a_rate() -> None:
-    (command,) = translated(*VLLM, "random-mm", "--request-rate", "4").commands
-    classes = [command[at + 1] for at, word in enumerate(command) if word == "--class"]
-    assert classes == ["size256x256 share=0.5 image=256x256:1", "size1280x720 share=0.5 image=1280x720:1"]
-    assert changes(*VLLM, "random-mm") == ["--dataset-name random-mm"]
+def test_vllms_images_of_several_sizes_are_sets_by_share() -> None:
+    """Each image has its own size, and the number is drawn too, at any load: every set with its probability."""
+    both = "256x256:1@0.5,1280x720:1@0.5"
+    assert {item: float(share) for item, _, share in shares_of(*VLLM, "random-mm")} == {
+        "256x256:1": 0.5, "1280x720:1": 0.5,
+    }  # fmt: skip
+    assert options(*VLLM, "random-mm", "--request-rate", "4")["--image"].count("@") == both.count("@")
+    words = ("--random-mm-base-items-per-request", "2", "--random-mm-num-mm-items-range-ratio", "0.5")
+    config = ("--random-mm-bucket-config", "{(256, 256, 1): 0.7, (720, 1280, 1): 0.3}")
+    found = {item: float(share) for item, _, share in shares_of(*VLLM, "random-mm", *words, *config)}
+    assert sum(found.values()) == pytest.approx(1) and len(found) == 2 + 3 + 4
+    assert found["256x256:1+1280x720:1"] == pytest.approx(2 * 0.7 * 0.3 / 3)
+    assert found["1280x720:3"] == pytest.approx(0.3**3 / 3) and found["256x256:1"] == pytest.approx(0.7 / 3)
+    limit = ("--random-mm-limit-mm-per-prompt", '{"image": 2, "video": 0}')
+    assert len(shares_of(*VLLM, "random-mm", *words, *config, *limit)) == 2 + 3
+    none = shares_of(*VLLM, "random-mm", *words[:3], "1", *config)
+    assert [(item, float(share)) for item, _, share in none if item == "none"] == [("none", pytest.approx(0.2))]
     rate = (*VLLM, "random-mm", "--request-rate", "4")
-    assert (
-        len(changes(*rate, "--random-mm-base-items-per-request", "2", "--random-mm-num-mm-items-range-ratio", "0.5"))
-        == 2
-    )
     assert len(changes(*rate, "--random-mm-bucket-config", "{(32, 32, 8): 1.0}")) == 1
     for option, value, code in (
         ("--random-mm-bucket-config", "{}", "value-invalid"),
         ("--random-mm-base-items-per-request", "x", "count-invalid"),
+        ("--random-mm-num-mm-items-range-ratio", "2", "number-invalid"),
     ):
-        with raises_code(code, option, value):
+        with raises_code(code, option):
             translated(*rate, option, value)
 
 
-def test_numbers_of_images_that_sglang_draws_are_classes_at_a_rate() -> None:
+def shares_of(*words: str) -> list[tuple[str, str, str]]:
+    return [each.partition("@") for each in options(*words)["--image"].split(",")]
+
+
+def test_numbers_of_images_that_sglang_draws_are_sets_by_share() -> None:
     words = (*SGLANG, "image", "--backend", "sglang-oai-chat", "--random-image-count", "--image-count", "2")
-    (command,) = translated(*words, "--image-resolution", "720p", "--request-rate", "10").commands
-    classes = [command[at + 1] for at, word in enumerate(command) if word == "--class"]
-    assert classes == ["images1 share=0.5 image=1280x720:1", "images2 share=0.5 image=1280x720:2"]
-    assert "--image" not in command and changes(*words) == ["--random-image-count"]
+    assert options(*words, "--image-resolution", "720p")["--image"] == "1280x720:1@0.5,1280x720:2@0.5"
     with raises_code("count-invalid", "'x'"):
         translated(*words[:-1], "x")
+    found = options(*SGLANG, "image", "--backend", "sglang")
+    assert (found["--endpoint-type"], found["--image"]) == ("openai-chat", "1920x1080:1")
 
 
 def test_turns_and_the_longest_answer_of_sglang() -> None:
@@ -160,10 +173,46 @@ def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(tmp_path: Path, m
         assert Path(options(*words)["--dataset-path"]) == folder / SHAREGPT
     trace = ("--mooncake-workload", "toolagent", "--max-concurrency", "8")
     assert changes(*SGLANG, "mooncake", *trace) == ["--dataset-name mooncake"]
-    Path("toolagent_trace.jsonl").write_text("{}\n")
-    found = options(*SGLANG, "mooncake", *trace)
-    assert (found["--dataset-path"], found["--max-concurrency"]) == ("toolagent_trace.jsonl", "8")
-    assert not found.keys() & {"--rate", "--concurrency"}
+    Path("toolagent_trace.jsonl").write_text(
+        '{"timestamp": 0, "hash_ids": [7, 8]}\n{"timestamp": 3000, "hash_ids": [7]}\n'
+    )
+    for name in (("mooncake", *trace), ("mooncake-toolagent", "--max-concurrency", "8")):
+        found = options(*SGLANG, *name, "--mooncake-slowdown-factor", "2")
+        assert (found["--workload"], found["--max-concurrency"]) == ("graph", "8")
+        assert not found.keys() & {"--rate", "--concurrency", "--num-requests"}
+        (text,) = translated(*SGLANG, *name).files.values()
+        _, *calls = map(json.loads, text.splitlines())
+    assert [(call["at_s"], call["input_tokens"], call["output_tokens"]) for call in calls] == [
+        (0, 21, 256),
+        (3, 17, 256),
+    ]
+    assert changes(*SGLANG, *name, "--mooncake-num-rounds", "3") == ["--mooncake-num-rounds 3"]
+
+
+def test_groups_of_sglang_have_lengths_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a ratio: each group as often, its prefix in multiples of 1/128 of the longest; in order if that is asked for."""
+    monkeypatch.chdir(tmp_path)
+    words = (
+        *SGLANG,
+        "generated-shared-prefix",
+        "--gsp-num-groups",
+        "3",
+        "--gsp-prompts-per-group",
+        "2",
+        "--gsp-range-ratio",
+    )
+    found = translated(*words, "0.5", "--gsp-ordered", "--gsp-system-prompt-len", "1280", "--gsp-question-len", "40")
+    (text,) = found.files.values()
+    first, *calls = map(json.loads, text.splitlines())
+    assert first["block_tokens"] == 10
+    blocks = [set(call["hash_ids"]) for call in calls]
+    assert [len(one & other) for one, other in itertools.pairwise(blocks)][1::2] == [0, 0]
+    assert blocks[::2] == blocks[1::2]
+    for call in calls:
+        assert 64 <= len(call["hash_ids"]) <= 128 and 128 <= call["output_tokens"] <= 256
+        assert 20 <= call["input_tokens"] - 10 * len(call["hash_ids"]) <= 40
+    assert options(*words, "1")["--num-prefixes"] == "3"
+    assert changes(*words, "0.5", "--gsp-num-turns", "3") == ["--gsp-range-ratio 0.5"]
 
 
 BATCH = (
