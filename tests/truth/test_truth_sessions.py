@@ -18,6 +18,7 @@ from truth_bench import Measured, bare_reply_us, measure, until_quiet, within
 
 from fastllmload.certificate.run_evidence import not_arrived
 from fastllmload.metrics.request.action import first_call_ns
+from fastllmload.metrics.run.block_hits import messages_at_send
 from fastllmload.plan.plan import EDGE_START, Plan
 from fastllmload.records.layout import EVENT_TOOL, OK
 from fastllmload.workload.graph import WaitKind
@@ -433,14 +434,15 @@ WORDS = ["time", "year", "people", "way", "day", "man", "thing", "life", "child"
 TEMPLATE = 4  # tokens that the simulated engine counts of each message next to its text: 3, and its role
 
 
-def agents_of_messages(path: Path, sessions: int, seed: int) -> None:
+def agents_of_messages(path: Path, sessions: int, seed: int, times: int = 1) -> None:
     """Sessions of a main agent that grows by 3 turns, branches from its second prompt and compacts its history, and of two
     sub-agents; all agents of a kind have one system prompt, whose end is that of the session in every second one.
+    *times*: as many words.
     """
     stream, lines = random.Random(seed), []
 
     def said(words: int, role: str = "user") -> dict[str, str]:
-        return {"role": role, "content": " ".join(stream.choices(WORDS, k=words))}
+        return {"role": role, "content": " ".join(stream.choices(WORDS, k=words * times))}
 
     system, helper = said(90, "system"), said(60, "system")
     for session in range(sessions):
@@ -507,3 +509,35 @@ def test_messages_are_found_as_the_plan_states(tmp_path: Path, seed: int) -> Non
     assert facts is not None and facts.ideal is not None and "hits-inexact" in found.said
     assert facts.ideal.token_share == pytest.approx((cached - template).sum() / plan.input_tokens.sum(), rel=0.001)
     assert facts.ideal.cache_token_share is not None and 0 < facts.ideal.cache_token_share < facts.ideal.token_share
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_messages_are_found_with_the_template_that_was_measured(tmp_path: Path, failing: bool) -> None:
+    """By the server's log: in its own tokens, and in the order in which calls were sent, of which some failed or were left
+    by their users, it found what a cache could find.
+    """
+    trace = tmp_path / "trace.jsonl"
+    agents_of_messages(trace, 16, 5, times=6)  # so that the begin of a message of another role counts for little
+    options = [
+        "--workload", "graph", "--dataset-path", str(trace), "--warmup", "0", "--history", "planned", "--trace-speed", "4",
+        "-n", "16", *(["--cancel-share", "0.2", "--cancel-after", "2tok"] if failing else []),
+    ]  # fmt: skip
+    engine = (("step_ms", "1"), ("block_size", "1"), ("kv_blocks", "131072"))
+    faults = ("status:0.06", "close:0.06:3") if failing else ()
+    found = measure(tmp_path / "m", options, overrides=engine, faults=faults)
+    ours, theirs = found.joined()
+    assert ((ours["status"] != OK).sum() > 10) == failing
+    cache = found.document["sessions"]["cache"]
+    counted = (ours["cached_tokens"] >= 0) & (ours["prompt_tokens"] > 0)
+    truth = theirs["cached_tokens"][counted].sum() / theirs["prompt_tokens"][counted].sum()
+    assert cache["template_tokens"] == TEMPLATE and cache["requests"] == counted.sum() > 40
+    assert cache["achieved"] == pytest.approx(truth)
+    plan = Plan.read_record(found.run.directory / "plan")
+    assert plan.calls is not None
+    could = messages_at_send(plan, ours, TEMPLATE)
+    assert cache["ideal_at_send"] == pytest.approx(could[counted].sum() / theirs["prompt_tokens"][counted].sum())
+    later = counted & (plan.calls["session"][ours["request"]] > 0)  # the first ones race for the system prompts
+    cached = theirs["cached_tokens"].astype(np.int64)
+    assert abs(int(could[later].sum()) / int(cached[later].sum()) - 1) < 0.001
+    without = messages_at_send(plan, ours, 0.0)
+    assert abs(int(without[later].sum()) / int(cached[later].sum()) - 1) > 0.01, "the template counts"

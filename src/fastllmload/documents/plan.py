@@ -257,7 +257,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
 class ConversationsDescription(Document, frozen=True, kw_only=True):
     """Conversations of a plan."""
 
-    OPTIONAL: ClassVar[tuple[str, ...]] = ("tool_turns",)
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("tool_turns", "start", "under_way", "turns_before", "ideal", "inexact")
 
     conversations: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # in the plan
     requests: Annotated[Number, field("turns", Reveals.LOAD)] = None  # turns in the plan
@@ -268,6 +268,11 @@ class ConversationsDescription(Document, frozen=True, kw_only=True):
     think_time_mean_s: Seconds = None  # of the turns that follow a reply
     history: str | None = None  # earlier answers that turns contain: real, planned; stored: the server has them
     tool_turns: Ratio = None  # of the later turns, that bring a tool's result
+    start: str | None = None  # as given by `--session-start`: stationary, share:LOW,HIGH; None: fresh
+    under_way: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # that began before time zero
+    turns_before: Annotated[Number, field("turns", Reveals.LOAD)] = None  # of these, which are history and not sent
+    ideal: IdealHitRates | None = None  # of a plan that begins with conversations under way; None: not known
+    inexact: Annotated[tuple[str, ...], field("sentences")] = ()  # why a server can find other hits than *ideal*
 
 
 class UserBehaviorDescription(Document, frozen=True, kw_only=True):
@@ -322,11 +327,17 @@ class PlanDescription(Document, frozen=True, kw_only=True):
         return {number: one.concurrency for number, one in found if one.concurrency is not None}
 
     @property
+    def calls_before(self) -> Number:
+        """Calls or turns of sessions under way that are not sent; None where none begins so."""
+        return calls_before(self.workload.sessions, self.conversations)
+
+    @property
     def begun_classes(self) -> frozenset[int]:
         """Numbers of the classes that begin with sessions under way; {0} of a plan without classes, empty of a warm-up."""
         if self.phase != "measure":
             return frozenset()
-        return frozenset(number for number, one in enumerate(self.classes or (self,)) if begins_under_way(one))
+        every: tuple[PlanDescription | ClassDescription, ...] = self.classes or (self,)
+        return frozenset(number for number, one in enumerate(every) if one.calls_before is not None)
 
     @property
     def slots_change(self) -> bool:
@@ -360,6 +371,11 @@ class ClassDescription(Document, frozen=True, kw_only=True):
     settings: TrafficClass | None = None  # of the class
 
     @property
+    def calls_before(self) -> Number:
+        """As that of a plan without classes."""
+        return calls_before(None if self.workload is None else self.workload.sessions, self.conversations)
+
+    @property
     def has_sessions(self) -> bool:
         """Whether its requests are turns of conversations, or calls of a trace of sessions."""
         return self.conversations is not None or (self.workload is not None and self.workload.sessions is not None)
@@ -371,9 +387,10 @@ class ClassDescription(Document, frozen=True, kw_only=True):
         return slots if isinstance(slots, int) else None
 
 
-def begins_under_way(one: PlanDescription | ClassDescription) -> bool:
-    facts = None if one.workload is None else one.workload.sessions
-    return facts is not None and facts.start is not None
+def calls_before(of_trace: SessionFacts | None, of_turns: ConversationsDescription | None) -> Number:
+    if of_trace is not None and of_trace.start is not None:
+        return of_trace.calls_before
+    return None if of_turns is None or of_turns.start is None else of_turns.turns_before
 
 
 class CountingFacts(Document, frozen=True, kw_only=True):

@@ -55,8 +55,10 @@ def plan_lines(load: Load, seed: int, plans: Plans, workers: int, session: Sessi
     if share is not None and share < EXACT_SHARE:
         note = f"note: only {share:.2%} of the prompts have the length that was drawn for them"
         lines.append(coded("prompt-lengths-inexact", note))
-    sessions = measure.description.workload.sessions
-    lines += [coded("hits-inexact", f"note: {text}") for text in ([] if sessions is None else sessions.inexact)]
+    of_trace, of_turns = measure.description.workload.sessions, measure.description.conversations
+    stated = () if of_trace is None else of_trace.inexact
+    stated = stated or (() if of_turns is None else of_turns.inexact)
+    lines += [coded("hits-inexact", f"note: {text}") for text in stated]
     deviation = plans.warmup_deviation
     if deviation is not None and load.default_warmup:
         note = f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more"

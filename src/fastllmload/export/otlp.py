@@ -3,6 +3,7 @@ endpoint of a collector. `workload.traces.otel` reads such files.
 
 A session is a trace; one with several requests has a span around them. A span lasts from the last byte sent to the end of
 the answer, in the wall clock of the run's start. A call of a graph has a link to each call that it waited for.
+With the run's plan a request has its prompt: messages, or the ids of the trace's blocks that it is made of.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.fields import known
 from fastllmload.errors import InputError, RunFolderError, TargetError
 from fastllmload.export.columns import blocks
+from fastllmload.metrics.run.block_hits import first_blocks
 from fastllmload.metrics.run.sent_calls import WAITS, sent_calls, sent_edges
+from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.records import layout
 from fastllmload.records.run import RowNames, Run
 from fastllmload.workload.graph import WaitKind
@@ -39,8 +42,9 @@ PROVIDERS = {"openai": "openai", "anthropic": "anthropic"}  # by how the name of
 Json = dict[str, Any]
 
 
-def messages(run: Run) -> Iterator[bytes]:
-    """`ExportTraceServiceRequest`s of the measured requests that were sent and ended, each on one line of JSON.
+def messages(run: Run, plan: Plan | None = None) -> Iterator[bytes]:
+    """`ExportTraceServiceRequest`s of the measured requests that were sent and ended, each on one line of JSON. *plan*: of
+    the run, whose prompts are added.
 
     RunFolderError where the run does not say how its clock relates to the time of day.
     """
@@ -59,7 +63,7 @@ def messages(run: Run) -> Iterator[bytes]:
     head = {"resource": {"attributes": attributes(resource)}}
     scope = {"name": "fastllmload", "version": document.tool.version or ""}
     encoder = msgspec.json.Encoder()
-    for spans in batches(_spans(run, int(offset))):
+    for spans in batches(_spans(run, int(offset), plan)):
         yield encoder.encode({"resourceSpans": [{**head, "scopeSpans": [{"scope": scope, "spans": spans}]}]}) + b"\n"
 
 
@@ -74,7 +78,7 @@ def batches(spans: Iterable[Json]) -> Iterator[list[Json]]:
         yield batch
 
 
-def _spans(run: Run, offset: int) -> Iterator[Json]:
+def _spans(run: Run, offset: int, plan: Plan | None) -> Iterator[Json]:
     """The spans around sessions, then those of the requests."""
     rows = run.rows
     chosen = (
@@ -86,14 +90,17 @@ def _spans(run: Run, offset: int) -> Iterator[Json]:
     run_id = run.document.run_id or ""
     of_class = {one.name: asked_of(one.endpoint_type or "", one.model) for one in target.classes}
     of_run = asked_of(target.endpoint_type or "", target.model)
-    waits = _waits(run, chosen)
+    waits, prompts = _waits(run, chosen), None if plan is None else Prompts(run, plan)
     for block in blocks(run):
         columns = {name: column.to_list() for name, column in block.columns.items() if name in COLUMNS}
         first = block.part.start
         for at in np.flatnonzero(chosen[block.part]).tolist():
             row = {name: found[at] for name, found in columns.items()}
             fixed = of_class.get(row["class"], of_run)
-            yield _request(row, fixed, sessions, int(begun[first + at]), offset, run_id, waits.get(first + at))
+            own = {} if prompts is None else prompts.attributes(int(rows["request"][first + at]))
+            yield _request(
+                row, {**fixed, **own}, sessions, int(begun[first + at]), offset, run_id, waits.get(first + at)
+            )
 
 
 def asked_of(spoken: str, model: str | None) -> Json:
@@ -155,6 +162,66 @@ def _waits(run: Run, chosen: Mask) -> dict[int, Json]:
         link = {"traceId": traces[source], "spanId": ids[source], "attributes": attributes(named)}
         found[int(calls.at[place])]["links"].append(link)
     return found
+
+
+class Prompts:
+    """What the *plan* of a run says of the prompts of its requests."""
+
+    def __init__(self, run: Run, plan: Plan) -> None:
+        facts = run.document.plan.description.workload.sessions
+        ideal = None if facts is None else facts.ideal
+        self._plan, self._block_tokens = plan, 0 if ideal is None else int(known(ideal.block_tokens) or 0)
+        if plan.calls is None or plan.blocks is None or plan.nodes is not None:
+            self._block_tokens = 0
+        self._first = None if not self._block_tokens else first_blocks(plan)
+        self._every = 0 if plan.blocks is None else int(plan.blocks.max(initial=0)) + 1
+
+    def attributes(self, request: int) -> Json:
+        """Of one request: planned lengths, and its blocks, or the messages of a prompt that is complete in the plan."""
+        plan = self._plan
+        again, planned = divmod(request, plan.requests)
+        found: Json = {
+            f"{OWN}input_tokens": int(plan.input_tokens[planned]),
+            f"{OWN}output_tokens": int(plan.output_tokens[planned]),
+        }
+        if self._first is not None and plan.blocks is not None:
+            own = plan.blocks[self._first[planned] : self._first[planned + 1]].astype(np.int64) + again * self._every
+            return {**found, f"{OWN}block_tokens": self._block_tokens, f"{OWN}blocks": own.tolist()}
+        if plan.turns is not None and plan.turns["flags"][planned] & STITCHED:
+            return found
+        try:
+            body = msgspec.json.decode(plan.body(planned))
+        except msgspec.DecodeError:
+            return found  # of a protocol whose messages are not JSON
+        said = body.get("messages") if isinstance(body, dict) else None
+        if not isinstance(said, list):
+            return found
+        found["gen_ai.input.messages"] = text_of([in_parts(one) for one in said])
+        if body.get("tools"):
+            found["gen_ai.tool.definitions"] = text_of(
+                [{"type": "function", **one["function"]} for one in body["tools"]]
+            )
+        return found
+
+
+def text_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def in_parts(message: Json) -> Json:
+    """A message of OpenAI's chat as the convention has it; as it is where it has more than text and calls of tools."""
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    if message.keys() <= {"role", "content"} and isinstance(content, str) and role != "tool":
+        return {"role": role, "parts": [{"type": "text", "content": content}]}
+    if message.keys() == {"role", "content", "tool_call_id"} and role == "tool" and isinstance(content, str):
+        return {
+            "role": role,
+            "parts": [{"type": "tool_call_response", "id": message["tool_call_id"], "response": content}],
+        }
+    plain = calls and all(one.keys() == {"id", "type", "function"} and one["type"] == "function" for one in calls)
+    if plain and message.keys() == {"role", "content", "tool_calls"} and content is None:
+        return {"role": role, "parts": [{"type": "tool_call", "id": one["id"], **one["function"]} for one in calls]}
+    return message
 
 
 def conversation(run_id: str, session: int) -> str:
@@ -259,12 +326,12 @@ def endpoint_of(url: str) -> str:
     return url if parts.path.strip("/") else url.rstrip("/") + PATH
 
 
-def send(run: Run, url: str) -> int:
+def send(run: Run, url: str, plan: Plan | None = None) -> int:
     """Post all spans to a collector (OTLP over HTTP, JSON); the number of messages. TargetError where it takes none, or not
     all.
     """
     endpoint, sent = endpoint_of(url), 0
-    for message in messages(run):
+    for message in messages(run, plan):
         post(endpoint, message)
         sent += 1
     return sent

@@ -143,7 +143,8 @@ def opening_of(settings: asked.RunSettings) -> Opening | None:
     pace, origin = measured_pace(load, instants), origin_of(settings, "measure")
     primed = warms_up(settings)
     if load.concurrency is None:
-        if load.rate is None or start.how == SHARE:  # of a search: the rules refuse it elsewhere
+        turns = settings.workload.turns
+        if load.rate is None or start.how == SHARE or turns is not None:  # of a search: the rules refuse it elsewhere
             raise InputError(
                 "option-not-applicable",
                 f"--session-start {settings.workload.session_start} goes with --concurrency; use stationary with --rate",

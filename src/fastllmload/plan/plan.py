@@ -69,7 +69,7 @@ BODIES = "bodies.bin"
 SEEN = "seen"  # folder of another plan: prompts that the warm-up sends, as the rest of their sessions is in this one
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX, MODELS = "turns.npy", "client.npy", "prefix_tokens.npy", "request_model.npy"
-EDGES, PIECES, CALLS, BLOCKS = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy"
+EDGES, PIECES, CALLS, BLOCKS, NODES = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy", "nodes.npy"
 # t_sched of a later request of a session, which is due some time after the replies that it waits for; and of every request
 # of a class that is a closed loop next to open ones, which is due when a slot is free.
 FOLLOWS = -1
@@ -86,11 +86,13 @@ PIECE = np.dtype([("at", "<u8"), ("size", "<u8")])
 # What reports say of a call: its session; agent (chain) in it and the parent of that, index in it, levels above it; kind of
 # its wait (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens of its prompt in full
 # blocks that an endless cache finds (-1: unknown); its number of blocks in BLOCKS, uint32 ids of equal text. BLOCKS ends
-# with those that the warm-up has sent.
+# with those that the warm-up has sent. Where prompts are messages, a block is a part of their text as NODE says: its tokens,
+# and 1 if a message begins with it.
 CALL = np.dtype(
     [("session", "<u4"), ("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"),
      ("background", "u1"), ("service_s", "<f8"), ("ideal_tokens", "<i8"), ("blocks", "<u4")]
 )  # fmt: skip
+NODE = np.dtype([("tokens", "<u4"), ("opens", "u1")])
 CLIENT_ROW = np.dtype(
     [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),
      ("abandon_e2e", "<u4"), ("read_bytes", "<u4")]
@@ -109,12 +111,13 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     PIECES: PIECE,
     CALLS: CALL,
     BLOCKS: np.dtype(np.uint32),
+    NODES: NODE,
 }
-OF_GRAPH = (EDGES, PIECES, CALLS, BLOCKS)
-OTHERWISE = {EDGES, PIECES, BLOCKS}  # these do not have one item per request
+OF_GRAPH = (EDGES, PIECES, CALLS, BLOCKS, NODES)
+OTHERWISE = {EDGES, PIECES, BLOCKS, NODES}  # these do not have one item per request
 OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX, MODELS, *OF_GRAPH}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
-KEPT = (EDGES, CALLS, BLOCKS, MODELS)  # that a run folder keeps
+KEPT = (EDGES, CALLS, BLOCKS, NODES, MODELS)  # that a run folder keeps
 RECORD_FILE = "schedule.npy"
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2"),
@@ -144,6 +147,7 @@ class Plan:
     )
     calls: npt.NDArray[np.void] | None = None  # CALL; None: requests that stand alone
     blocks: npt.NDArray[np.uint32] | None = None  # of the prompts of *calls*; None: unknown
+    nodes: npt.NDArray[np.void] | None = None  # NODE of each of *blocks* where prompts are messages
     description: PlanDescription = field(init=False)  # that of the document
 
     def __post_init__(self) -> None:
@@ -175,6 +179,7 @@ class Plan:
             pieces=named.get(PIECES),
             calls=named.get(CALLS),
             blocks=named.get(BLOCKS),
+            nodes=named.get(NODES),
         )
         if bodies:
             plan._check_fit()
@@ -206,7 +211,8 @@ class Plan:
             edges=kept[0],
             calls=kept[1],
             blocks=kept[2],
-            request_model=kept[3],
+            nodes=kept[3],
+            request_model=kept[4],
         )
 
     @property

@@ -27,8 +27,8 @@ def build_seen(settings: asked.RunSettings, endpoint: Endpoint, measured: Plan, 
     """Write to SEEN of the *measured* plan, built for *settings*, what a warm-up has to send of the sessions under way, once
     each; nothing where there is none.
     """
-    opening, facts = opening_of(settings), measured.description.workload.sessions
-    if opening is None or not opening.primed or facts is None or not known(facts.calls_before):
+    opening = opening_of(settings)
+    if opening is None or not opening.primed or not known(measured.description.calls_before):
         return
     once = replace(settings.load, warmup_requests=1, warmup_tokens=None, warmup_seconds=None)
     build_plan(
@@ -61,7 +61,9 @@ def repeat_seen(settings: asked.RunSettings, measured: Plan, out_dir: Path, file
         prompts += int(seen.input_tokens[one])
     place = np.arange(-number, 0) % seen.requests
     clear(out_dir)
-    graph: dict[str, npt.NDArray[Any]] = {EDGES: np.empty(0, EDGE), CALLS: seen.calls[place]}
+    graph: dict[str, npt.NDArray[Any]] = {CALLS: seen.calls[place]}
+    if seen.edges is not None:
+        graph[EDGES] = np.empty(0, EDGE)
     with disk_errors(out_dir / BODIES):
         if seen.pieces is None:
             with BodyFile(out_dir / BODIES) as file_of_bodies:

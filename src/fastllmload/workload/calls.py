@@ -281,7 +281,7 @@ def _order(calls: Sequence[TracedCall], after: Sequence[Sequence[tuple[int, int,
     for members_of in members.values():
         first, *others = members_of
         roots = {one: [(first, max(0, start[one] - start[first]), True)] for one in others if not after[one]}
-        named = calls[first].session
+        named = next((name for one in members_of if (name := calls[one].session) is not None), None)
         sessions.append(_Session(calls[first].chain if named is None else named, start[first], members_of, roots))
     sessions.sort(key=lambda one: (one.start, one.calls[0]))
     times: Counter[str] = Counter()

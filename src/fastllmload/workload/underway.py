@@ -5,6 +5,8 @@ service times and the trace's waits. Calls that were due before that instant are
 have been. Where all calls of a session were due before it, the slot is free when their last one would have ended.
 
 An open loop begins with the sessions that have arrived before, at instants of the same process, and have not ended.
+
+Conversations have no recorded times. A slot begins with one of their turns, and those before it are its history.
 """
 
 from __future__ import annotations
@@ -174,6 +176,13 @@ def ages(length: Numbers, start: Start, slots: int, stream: random.Random) -> tu
     chosen = np.arange(slots) % len(length)
     share = np.array([stream.uniform(start.low, start.high) for _ in range(slots)])
     return chosen, (length[chosen] * share).astype(np.int64)
+
+
+def turns_over(turns: Numbers, start: Start, slots: int, seed: str) -> tuple[Numbers, Numbers]:
+    """The conversation of each slot, of those that have *turns*, and how many of these are over. Turns count alike: how long
+    one takes is up to the server.
+    """
+    return ages(turns, start, slots, random.Random(seed))
 
 
 def following(sessions: int, used: Numbers, count: int) -> Numbers:

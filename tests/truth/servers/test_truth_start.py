@@ -1,7 +1,10 @@
-"""Classes of a mix that begin with sessions under way, by the plan and the log of the simulated engine."""
+"""Classes and conversations that begin with sessions under way, by the plan and the log of the simulated engine."""
 
 from __future__ import annotations
 
+import json
+import random
+from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +83,114 @@ def test_classes_begin_with_sessions_of_their_own(tmp_path: Path, workers: str) 
         theirs["cached_tokens"][flow].sum() / theirs["prompt_tokens"][flow].sum(), rel=0.005
     )
     assert not theirs["cached_tokens"][chat].any()
+
+
+WORDS = ["time", "year", "people", "way", "day", "man", "thing", "life", "child", "world", "school", "state", "family"]
+TEMPLATE = 4  # tokens that the simulated engine counts of each message next to its text
+
+
+def talks(path: Path, conversations: int, seed: int) -> list[list[tuple[list[dict[str, str]], str]]]:
+    """A data set with replies: for each conversation the messages of each turn, and the reply to it."""
+    stream, found, lines = random.Random(seed), [], []
+
+    def said(words: int, role: str = "user") -> dict[str, str]:
+        return {"role": role, "content": " ".join(stream.choices(WORDS, k=words))}
+
+    system = said(40, "system")
+    for number in range(conversations):
+        turns = []
+        for turn in range(stream.randint(1, 9)):
+            messages = [*([system] if not turn else []), said(stream.randint(8, 30))]
+            turns.append((messages, said(stream.randint(3, 9))["content"]))
+            row = {
+                "session": str(number),
+                "messages": messages,
+                "reply": turns[-1][1],
+                "output_tokens": 6,
+                "delay": 0.04,
+            }
+            lines.append(json.dumps(row))
+        found.append(turns)
+    path.write_text("\n".join(lines) + "\n")
+    return found
+
+
+def history(turns: list[tuple[list[dict[str, str]], str]], until: int) -> list[dict[str, str]]:
+    """All messages of the turns before *until* with their recorded replies, and those of that one."""
+    found: list[dict[str, str]] = []
+    for messages, reply in turns[:until]:
+        found += [*messages, {"role": "assistant", "content": reply}]
+    return found + turns[until][0]
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("real", "1"), ("planned", "2")])
+def test_conversations_begin_at_a_drawn_turn(tmp_path: Path, kind: str, workers: str) -> None:
+    """Each slot begins with one turn of a conversation, after the turns before it and their recorded replies; the warm-up
+    has sent the turn before; and the server finds what the plan states, message by message.
+    """
+    file = tmp_path / "talks.jsonl"
+    every = talks(file, 50, seed=4)
+    options = [
+        "--workload", "custom", "--dataset-path", str(file), "--turns", "all", "--concurrency", "10", "-n", "40",
+        "--history", kind, "--session-start", "stationary", "--warmup", "12", "--seed", "3", "--workers", workers,
+    ]  # fmt: skip
+    engine = (("step_ms", "1"), ("block_size", "1"), ("kv_blocks", "131072"))
+    found = measure(tmp_path / "m", options, pin=workers == "1", overrides=engine, logged=("body:messages",))
+    plan, (ours, theirs) = Plan.read_record(found.run.directory / "plan"), found.joined()
+    order = np.argsort(ours["request"], kind="stable")
+    ours, theirs = ours[order], theirs[order]
+    assert plan.calls is not None and (ours["status"] == OK).all() and len(ours) == len(plan.calls)
+
+    def sent(row: np.void) -> list[dict[str, str]]:
+        messages: list[dict[str, str]] = literal_eval(found.truth.notes[int(row["serial"])].partition(": ")[2])
+        return messages
+
+    opening = {json.dumps(turns[0][0]): turns for turns in every}
+    first = np.flatnonzero(np.diff(plan.calls["session"].astype(np.int64), prepend=-1))
+    turn, under = plan.calls["turn"], plan.under_way
+    assert len(first) == 40 and len(under) > 4 and set(under) <= set(first[:10])
+    seen = set()
+    for call in first.tolist():
+        messages = sent(theirs[call])
+        turns = opening[json.dumps(messages[:2])]
+        assert messages == history(turns, int(turn[call]))
+        if turn[call]:
+            seen.add(json.dumps(history(turns, int(turn[call]) - 1)))
+    warm = found.truth.requests[found.truth.requests["phase"] != theirs["phase"][0]]
+    warmed = {json.dumps(sent(row)) for row in warm if int(row["serial"]) in found.truth.notes}
+    assert seen <= warmed and len(seen) >= len(under) - 1
+    gap = np.diff(ours["t_sched"][first[:10]])
+    assert (gap >= 0).all() and 0 < gap.sum() <= 40_000_000, "the first turns are spread over the time to think"
+
+    facts = plan.description.conversations
+    assert facts is not None and facts.ideal is not None and facts.under_way == len(under)
+    assert facts.turns_before == int(turn[first].sum()) and "hits-inexact" in found.said
+    prompts = [sent(row) for row in theirs]
+    text = np.array([sum(len(one["content"].split()) for one in prompt) for prompt in prompts])
+    assert (theirs["prompt_tokens"] == text + [TEMPLATE * len(prompt) for prompt in prompts]).all()
+    if kind == "planned":
+        assert (plan.input_tokens == text).all()
+    cached = theirs["cached_tokens"].astype(np.int64) - [
+        template_of(prompt, hit) for prompt, hit in zip(prompts, theirs["cached_tokens"].tolist(), strict=True)
+    ]
+    if kind == "real":  # the plan counts replies as cached; this engine keeps no prompt's answer
+        cached += np.where(np.isin(np.arange(len(ours)), first), 0, 6)
+    ideal = plan.calls["ideal_tokens"]
+    assert (cached == ideal).mean() > 0.98
+    assert abs(int(cached.sum()) / int(ideal.sum()) - 1) < 0.001
+    assert facts.ideal.whole_block_share == pytest.approx(cached.sum() / text.sum(), rel=0.001)
+    cache = found.document["sessions"]["cache"]
+    assert cache["ideal"] == pytest.approx(ideal.sum() / plan.input_tokens.sum()) and cache[
+        "achieved"
+    ] == pytest.approx(theirs["cached_tokens"].sum() / theirs["prompt_tokens"].sum())
+    turns_seen = {one["turn"] for one in found.document["conversations"]["turns"]}
+    assert turns_seen == set(turn.tolist())
+
+
+def template_of(prompt: list[dict[str, str]], tokens: int) -> int:
+    """How many of the first *tokens* of a prompt are the template's."""
+    found = 0
+    for one in prompt:
+        found += min(TEMPLATE, tokens)
+        tokens = max(0, tokens - TEMPLATE - len(one["content"].split()))
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,6 +20,8 @@ from synthetic_run import KIND, MS, ORIGIN_NS, Request, write_workers
 
 from fastllmload.cli.main import main
 from fastllmload.export.otlp import endpoint_of, messages, rejected_of
+from fastllmload.plan.archive import load_plan
+from fastllmload.plan.plan import STITCHED
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.workload.graph import CallGraph
@@ -130,13 +133,16 @@ GRAPHS = (
 SPEED = 40.0
 
 
-def check_round_trip(trace: Path, folder: Path) -> int:
-    """Send *trace*, export the run, read it again: the same calls, agents, edges and waits. Returns the number of edges."""
+def check_round_trip(trace: Path, folder: Path, *options: str) -> int:
+    """Send *trace*, export the run with its prompts, read it again: the same calls, agents, edges, waits, blocks and
+    messages. Returns the number of edges.
+    """
     name, spans, sent = detect_format(trace), folder / "spans", str(folder / "run")
     words = ["--workload", name, "--dataset-path", str(trace), "--trace-speed", str(SPEED), "--warmup", "0"]
     words += ["--osl", "3"] if name == "dag" else []
-    assert main([*words, "--tokenizer", "none", "--ui", "none", "-o", sent]) == 0
-    assert main(["export", sent, "--format", "otel", "-o", str(spans)]) == 0
+    plan = str(folder / "plan")
+    assert main([*words, *(options or ("--tokenizer", "none")), "--ui", "none", "--save-plan", plan, "-o", sent]) == 0
+    assert main(["export", sent, "--format", "otel", "-o", str(spans), "--plan", plan]) == 0
     before, after = read_call_graph(name, trace), read_call_graph("otel", spans)
     of_request = {
         f"{span['traceId']}/{span['spanId']}": int(named(span)["fastllmload.request_id"].rpartition("-")[2])
@@ -160,7 +166,31 @@ def check_round_trip(trace: Path, folder: Path) -> int:
     parents = [number.get(one, -1) for one in zip(after.session_of(), after.parent_chain, strict=True)]
     assert [number[one] for one in zip(after.session_of(), after.chain, strict=True)] == before.chain[request].tolist()
     assert parents == before.parent_chain[request].tolist()
+    assert (after.block is None) == (before.block is None or bool((before.context >= 0).any()))
+    if after.block is not None:
+        shared = [first_alike(before, one) for one in range(len(before))]
+        own = np.argsort(request)  # calls of the export by their place in the file that was sent
+        assert [first_alike(after, one, own) for one in own] == shared and after.block_tokens == before.block_tokens
+        assert (
+            after.input[own].tolist() == before.input.tolist() and after.output[own].tolist() == before.output.tolist()
+        )
+    with tempfile.TemporaryDirectory() as opened:
+        sent_plan = load_plan(Path(plan), Path(opened))
+        for one, messages in enumerate(after.messages or []):
+            body = json.loads(sent_plan.body(int(request[one])))
+            assert messages is None or messages == body["messages"]
+            assert (messages is None) == bool(sent_plan.turns["flags"][request[one]] & STITCHED)  # type: ignore[index]
     return len(before.edge_from)
+
+
+def first_alike(graph: CallGraph, call: int, order: np.ndarray | None = None) -> list[tuple[int, int]]:
+    """Where each block of *call* is first, in the *order* of calls: the place of that call, and in it."""
+    calls = range(len(graph)) if order is None else order.tolist()
+    found: dict[int, tuple[int, int]] = {}
+    for place, one in enumerate(calls):
+        for at, block in enumerate(graph.blocks_of(one).tolist()):
+            found.setdefault(block, (place, at))
+    return [found[block] for block in graph.blocks_of(call).tolist()]
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the agentic samples are not there (FASTLLMLOAD_CORPORA)")
@@ -256,3 +286,44 @@ def test_refusals(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert says(capsys.readouterr().err, "option-not-applicable", "--to")
     both = ["export", str(run.directory), "--format", "otel", "--to", "http://c", "-o", str(tmp_path / "x")]
     assert main(both) == 2 and says(capsys.readouterr().err, "options-conflict", "--output")
+
+
+def test_messages_come_back_as_they_were_sent(tmp_path: Path) -> None:
+    """Texts, calls of tools and their answers, definitions of tools, and replies of a planned history, in the convention's
+    form; a turn with the server's own reply has none.
+    """
+    call = {"id": "t1", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
+    tools = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "at_s": 0, "tools": tools, "messages": [
+            {"role": "system", "content": "be short"}, {"role": "user", "content": "find it"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "t1", "content": "found"},
+        ]},
+        {"id": "b", "after": ["a"], "context": "a", "tools": tools, "messages": [{"role": "user", "content": "more"}]},
+        {"id": "k", "after": ["a"], "chain": "kid", "messages": [{"role": "user", "name": "x", "content": "as it is"}]},
+    ]  # fmt: skip
+    trace = tmp_path / "t.jsonl"
+    every = {"session": "s", "chain": "main", "output_tokens": 2}
+    trace.write_text("".join(json.dumps({**every, **row}) + "\n" for row in rows))
+    for history in ("planned", "real"):
+        folder = tmp_path / history
+        folder.mkdir()
+        assert check_round_trip(trace, folder, "--history", history) == 2
+    spans = [named(span) for span in spans_of((tmp_path / "planned" / "spans").read_bytes()) if span["kind"] == 3]
+    first = json.loads(spans[0]["gen_ai.input.messages"])
+    assert first[2]["parts"] == [{"type": "tool_call", "id": "t1", "name": "find", "arguments": '{"a": 1}'}]
+    assert json.loads(spans[0]["gen_ai.tool.definitions"]) == [{"type": "function", **tools[0]["function"]}]
+    after = read_call_graph("otel", tmp_path / "planned" / "spans")
+    assert after.tools is not None and after.tools[0] == tools and after.messages is not None
+    assert [len(one or ()) for one in sorted(after.messages, key=lambda one: len(one or ()))] == [1, 4, 6]
+
+
+def test_the_plan_of_another_run_is_refused(tmp_path: Path) -> None:
+    write_trace(tmp_path / "trace.jsonl", 2, seed=6)
+    options = ["--workload", "agentic-mooncake", "--dataset-path", str(tmp_path / "trace.jsonl"), "--model", "m"]
+    assert main([*options, "--warmup", "0", "--ui", "none", "-o", str(tmp_path / "run")]) == 0
+    assert main(["plan", "save", str(tmp_path / "p"), *options, "--seed", "9"]) == 0
+    words = ["export", str(tmp_path / "run"), "--plan", str(tmp_path / "p")]
+    for more in (["--format", "otel"], ["--format", "csv"], ["--format", "otel", "--redact"]):
+        assert main([*words, *more, "-o", str(tmp_path / "out")]) == 2

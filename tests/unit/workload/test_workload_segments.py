@@ -15,7 +15,7 @@ from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.sharing.histories import entire_histories
 from fastllmload.workload.sharing.ideal import ideal_hits
-from fastllmload.workload.sharing.messages import message_hits
+from fastllmload.workload.sharing.messages import message_hits, message_segments
 from fastllmload.workload.sharing.segments import Segments, common_tokens, segments_of
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
@@ -242,10 +242,17 @@ def test_messages_are_shared_up_to_the_first_token_that_differs() -> None:
         call("v", 3, messages=of("one two"), tools=[{"type": "function"}]),
         call("w", 4, messages=of("one two three", "four five")),
     )
-    found = message_hits(graph, np.arange(5), np.arange(5), tokenizer, planned=True)
+    found = message_hits(
+        graph, np.arange(5), np.arange(5), message_segments(graph, np.arange(5), tokenizer), planned=True
+    )
     assert found.tokens.tolist() == [4, 4, 3, 2, 5]
     assert found.hit_tokens.tolist() == [0, 2, 2, 0, 4]
-    bounded = [message_hits(graph, np.arange(5), np.arange(5), tokenizer, True, most).hit_tokens for most in (4, 100)]
+    bounded = [
+        message_hits(
+            graph, np.arange(5), np.arange(5), message_segments(graph, np.arange(5), tokenizer), True, most
+        ).hit_tokens
+        for most in (4, 100)
+    ]
     assert [one.tolist() for one in bounded] == [[0, 2, 2, 0, 2], found.hit_tokens.tolist()]
 
 
@@ -259,8 +266,17 @@ def test_the_server_s_own_replies_count_as_cached() -> None:
         call("y", 0, "x", messages=said, context="x"),
         call("z", 0, "x", messages=own, context="x"),
     )
-    planned, real = (message_hits(graph, np.arange(3), np.arange(3), tokenizer, one) for one in (True, False))
+    planned, real = (
+        message_hits(graph, np.arange(3), np.arange(3), message_segments(graph, np.arange(3), tokenizer), one)
+        for one in (True, False)
+    )
     assert planned.tokens.tolist() == real.tokens.tolist() == [2, 13, 5]
     assert planned.hit_tokens.tolist() == [0, 2, 2] and real.hit_tokens.tolist() == [0, 11, 2]
-    again = message_hits(graph, np.tile(np.arange(3), 2), np.arange(6), tokenizer, planned=True)
+    again = message_hits(
+        graph,
+        np.tile(np.arange(3), 2),
+        np.arange(6),
+        message_segments(graph, np.tile(np.arange(3), 2), tokenizer),
+        planned=True,
+    )
     assert again.whole_tokens.tolist() == [0, 2, 2, 1, 2, 4], "a round has replies of its own"

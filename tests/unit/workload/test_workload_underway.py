@@ -20,7 +20,16 @@ from fastllmload.plan.seen import build_seen, repeat_seen
 from fastllmload.settings import Client, Load, RunSettings, ServerControl, Workload
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph
-from fastllmload.workload.underway import AFTER_ALL_NS, Start, ages, arrived_before, arriving, read_start, under_way
+from fastllmload.workload.underway import (
+    AFTER_ALL_NS,
+    Start,
+    ages,
+    arrived_before,
+    arriving,
+    read_start,
+    turns_over,
+    under_way,
+)
 
 MS = 1_000_000
 
@@ -312,3 +321,20 @@ def test_a_pool_has_rounds_of_other_text_before_it_is_repeated(tmp_path: Path, s
     own = np.split(np.asarray(plan.blocks[: ends[-1]]), ends[:-1])
     opened = {int(blocks[0]) for blocks in own}
     assert 167 <= len(opened) <= 170
+
+
+def test_a_slot_begins_with_any_turn_of_any_conversation_alike() -> None:
+    """Over many seeds each of the turns is met equally often, so long conversations are in proportion to their turns."""
+    turns = np.array([1, 5, 2, 12])
+    met = np.zeros((4, 12), np.int64)
+    for seed in range(400):
+        chosen, over = turns_over(turns, read_start("stationary"), 5, str(seed))
+        assert (over < turns[chosen]).all()
+        np.add.at(met, (chosen, over), 1)
+    expected = 400 * 5 / turns.sum()
+    every = np.concatenate([met[one, :many] for one, many in enumerate(turns.tolist())])
+    assert met.sum() == 2000 and (abs(every - expected) < 4 * expected**0.5).all()
+    chosen, over = turns_over(turns, read_start("share:0.5,0.9"), 4, "1")
+    assert (
+        chosen.tolist() == [0, 1, 2, 3] and over[0] == 0 and 2 <= over[1] <= 4 and over[2] == 1 and 6 <= over[3] <= 10
+    )

@@ -142,7 +142,7 @@ cdef int prompt_read(Prompt* p, const uint8_t* raw, size_t size, uint32_t block,
     cdef const uint8_t* end = raw + size
     cdef const uint8_t* past
     cdef int depth = 0
-    cdef uint64_t number
+    cdef uint64_t number, part
     memset(p, 0, sizeof(Prompt))
     p.hash = 0xCBF29CE484222325ULL
     p.block = block
@@ -167,9 +167,9 @@ cdef int prompt_read(Prompt* p, const uint8_t* raw, size_t size, uint32_t block,
         if at[0] == 123:
             if depth == 1:
                 p.messages += 1
-                token(p, s)
-                token(p, s)
-                token(p, s)
+                for part in range(3):
+                    token(p, s)
+                    p.hash = mix(p.hash ^ part)             # blocks that end between them differ
         if at[0] == 91 or at[0] == 123:
             depth += 1
         elif at[0] == 93 or at[0] == 125:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,6 +19,7 @@ from fastllmload.files import writing
 from fastllmload.report.terminal.outlet import on_screen
 
 if TYPE_CHECKING:
+    from fastllmload.plan.plan import Plan
     from fastllmload.records.run import Run
 
 FORMATS = ("jsonl", "csv", "parquet", "hlog", "vllm", "br0.2", "otel", "mlflow", "wandb")
@@ -57,10 +60,15 @@ SENT = ("otel", "mlflow", "wandb")  # formats that --to may send
     help="vllm: percentiles of each metric. Default those of the run's option, else 99.",
 )
 @click.option("--detailed", is_flag=True, help="vllm: adds lists with an item per request.")
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    help="otel: the file that --save-plan wrote for the run; adds prompts, as messages or ids of blocks.",
+)
 @click.option("--redact", is_flag=True, help="Leaves out host names, URLs and paths.")
 def export(
     folder: Path, form: str, output: Path | None, redact: bool, to: str | None, percentile_metrics: str | None,
-    metric_percentiles: str | None, detailed: bool,
+    metric_percentiles: str | None, detailed: bool, plan: Path | None,
 ) -> int:  # fmt: skip
     """Write the run in folder RUN for other programs."""
     from fastllmload.documents.redaction import without_names
@@ -76,6 +84,10 @@ def export(
             raise InputError("option-not-applicable", f"{flag} belongs to --format vllm; leave it out")
     if to is not None and form not in SENT:
         raise InputError("option-not-applicable", f"--to belongs to --format {', '.join(SENT)}; leave it out")
+    if plan is not None and form != "otel":
+        raise InputError("option-not-applicable", "--plan belongs to --format otel; leave it out")
+    if plan is not None and redact:
+        raise InputError("options-conflict", "--plan adds what was sent, and --redact leaves names out; give one")
     run = load(folder)
     if run.lost(ROWS) and not len(run.rows):
         raise RunFolderError("run-file-damaged", f"{run.lost(ROWS)}; no request of the run can be read")
@@ -89,10 +101,11 @@ def export(
 
         result = benchmark_report.encode(benchmark_report.benchmark_report(run))
     sent, written = None, []
-    if to is not None or form in ("mlflow", "wandb"):
-        sent = _send(run, form, to, output, redact)
-    else:
-        written = _export(run, form, output, result)
+    with _plan_of(run, plan) as prompts:
+        if to is not None or form in ("mlflow", "wandb"):
+            sent = _send(run, form, to, output, redact, prompts)
+        else:
+            written = _export(run, form, output, result, prompts)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
             damage = coded("run-file-damaged", f"{run.damaged[name]}{_left(run, name)}")
@@ -110,14 +123,33 @@ def export(
     return 0
 
 
-def _send(run: Run, form: str, to: str | None, output: Path | None, redact: bool) -> str:
+@contextmanager
+def _plan_of(run: Run, file: Path | None) -> Iterator[Plan | None]:
+    """The saved plan in *file*. InputError where it is not that of the *run*."""
+    from fastllmload.plan.archive import load_plan
+
+    if file is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="fastllmload-export-") as folder:
+        plan = load_plan(file, Path(folder))
+        if plan.digest != run.document.plan.digest:
+            raise InputError(
+                "plan-mismatch",
+                f"--plan {file} is another plan, {plan.digest[:12]}, than the one of the run, "
+                f"{str(run.document.plan.digest)[:12]}; name the file that --save-plan wrote for it",
+            )
+        yield plan
+
+
+def _send(run: Run, form: str, to: str | None, output: Path | None, redact: bool, plan: Plan | None) -> str:
     """Send the run; where it is now. InputError for a file that such a format does not write."""
     from fastllmload.export import otlp, trackers
 
     if output is not None and (form != "wandb" or to is not None):
         raise InputError("options-conflict", f"--format {form} is sent and not written to a file; leave --output out")
     if form == "otel":
-        return f"{otlp.send(run, to or '')} messages sent to {to}"
+        return f"{otlp.send(run, to or '', plan)} messages sent to {to}"
     found = trackers.tracked(run, redact)
     return trackers.to_mlflow(found, to) if form == "mlflow" else trackers.to_wandb(found, to, output)
 
@@ -142,12 +174,12 @@ def percentiles_of(text: str) -> list[float]:
     return [each for each in found if each is not None]
 
 
-def _export(run: Run, form: str, output: Path | None, result: bytes | None) -> list[Path]:
+def _export(run: Run, form: str, output: Path | None, result: bytes | None, plan: Plan | None) -> list[Path]:
     """*result*: what is written instead of the rows."""
 
     def write(file: BinaryIO) -> None:
         if result is None:
-            _write(run, form, file)
+            _write(run, form, file, plan)
         else:
             file.write(result)
 
@@ -202,7 +234,7 @@ def _to_standard_output(write: Callable[[BinaryIO], None]) -> None:
         ) from None
 
 
-def _write(run: Run, form: str, file: BinaryIO) -> None:
+def _write(run: Run, form: str, file: BinaryIO, plan: Plan | None) -> None:
     from fastllmload.export import otlp
     from fastllmload.export.rows import export_csv, export_jsonl
     from fastllmload.report.documents.hlog import write_log
@@ -210,7 +242,7 @@ def _write(run: Run, form: str, file: BinaryIO) -> None:
     if form == "jsonl":
         export_jsonl(run, file)
     elif form == "otel":
-        file.writelines(otlp.messages(run))
+        file.writelines(otlp.messages(run, plan))
     else:
         _as_text(file, lambda text: (export_csv if form == "csv" else write_log)(run, text))
 

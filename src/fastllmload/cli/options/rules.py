@@ -185,12 +185,13 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in TRACES,
          f"{{where}} goes with a trace; add --workload {named(TRACES)}",
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
-    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("workload.turns") is not None,
-         "--session-start needs recorded times of calls, which conversations of --workload {workload} do not have: how long "
-         "they last is up to the server. Give a trace of sessions, such as --workload graph with start_s and end_s"),
     OptionRule("option-not-applicable", lambda o: o.workload not in OF_SESSIONS,
          f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
-         ("trace_timing", "trace_max_wait", "session_start", "trace_prompts", "cache_blocks")),
+         ("trace_timing", "trace_max_wait", "trace_prompts", "cache_blocks")),
+    OptionRule("option-not-applicable",
+         lambda o: o.workload not in OF_SESSIONS and o.get("workload.turns") is None,
+         f"{{where}} goes with a trace of sessions or with conversations of a data set; add --workload "
+         f"{named(SESSION_TRACES)}, or --turns all", ("session_start",)),
     OptionRule("option-missing", lambda o: o.get("workload.prefix_len", 0) == 0,
          "{where} is given without --prefix-len; add the length of a shared prefix", PREFIXES),
 )  # fmt: skip
@@ -282,6 +283,13 @@ TRAFFIC = (
     OptionRule("options-conflict", lambda o: starts_under_way(o) and changing(o) is not None,
          "--session-start begins with what a constant load of one model has under way; leave {other} out",
          values=lambda o: {"other": changing(o)}),
+    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.synthetic_turns,
+         "--session-start begins with the replies of earlier turns, and turns of --workload {workload} have none; give a "
+         "data set with replies, or --workload conversation"),
+    OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("workload.turns") is not None
+         and o.get("load.rate") is not None,
+         "--session-start with --rate needs recorded times, which conversations of --workload {workload} do not have: how "
+         "many are under way is up to the server. Use --concurrency, or a trace of sessions with start_s and end_s"),
     OptionRule("option-missing", lambda o: starts_under_way(o) and o.complete and o.recorded_instants,
          "--session-start begins a load of slots or of arrivals; add --concurrency or --rate"),
     OptionRule("option-not-applicable", lambda o: starts_under_way(o) and o.get("load.rate") is not None

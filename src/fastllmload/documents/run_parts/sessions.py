@@ -67,13 +67,17 @@ class PathShares(Document, frozen=True, kw_only=True):
 class BlockHits(Document, frozen=True, kw_only=True):
     """Prompt tokens that the server's prefix cache found, against what it could find; over calls that report them."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("template_tokens",)
+
     requests: Count = None  # of the latency population, whose replies say how many tokens were cached
     ideal: Ratio = (
         None  # of the prompt tokens, in full blocks, that a cache without end finds in the order of the trace
     )
     ideal_at_send: Ratio = (
-        None  # the same in the order sent, of blocks that an earlier call had when its first token came
+        None  # the same in the order sent, of blocks that an earlier call had when its first token came; of messages in
+        # tokens as the server counts them
     )
+    template_tokens: Annotated[Number, field("tokens")] = None  # of the server's chat template around each message
     achieved: Ratio = None  # of the prompt tokens, both as the server counts
     reached: Ratio = None  # achieved over ideal_at_send
     shortfall: Metric = NO_METRIC  # tokens of a call that could have been cached and were not

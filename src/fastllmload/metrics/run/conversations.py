@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastllmload.arrays import Mask, Rows
+from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.fields import known
 from fastllmload.documents.run_parts.sessions import Conversations, TurnResult
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.window import Populations
+from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -26,6 +28,7 @@ def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
     sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
     rows = run.rows[sent]
     answers = run.rows[chosen.latency & conversing(run)]
+    turn = turns_of(run, answers)
     last = last_turns(rows)
     ended_badly = last[last["status"] != layout.OK]
     return Conversations(
@@ -37,10 +40,20 @@ def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
         ended_by_leaving=int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
         tool_call_replies=int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
         - int(np.count_nonzero(last["flags"] & layout.FLAG_TOOL)),
-        turns=tuple(
-            one_turn(answers[answers["turn"] == turn], turn) for turn in np.unique(answers["turn"])[:MOST_TURNS]
-        ),
+        turns=tuple(one_turn(answers[turn == number], number) for number in np.unique(turn)[:MOST_TURNS]),
     )
+
+
+def turns_of(run: Run, rows: Rows) -> Numbers:
+    """Index of each of *rows* in its conversation, of which the first turns may be history of the plan."""
+    sent: Numbers = rows["turn"].astype(np.int64)
+    if not run.document.plan.description.begun_classes:
+        return sent
+    try:
+        calls = Plan.read_record(run.directory / "plan").calls
+    except RunFolderError:
+        return sent
+    return sent if calls is None else calls["turn"][rows["request"] % len(calls)].astype(np.int64)
 
 
 def conversing(run: Run) -> Mask:

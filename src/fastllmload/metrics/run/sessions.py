@@ -73,7 +73,8 @@ def asked_objectives(run: Run) -> tuple[Objective, ...]:
 
 def cache_of(run: Run, chosen: Populations) -> BlockHits | None:
     """`sessions.cache`: of plans that state an ideal hit rate."""
-    facts = run.document.plan.description.workload.sessions
+    described = run.document.plan.description
+    facts = described.conversations if described.workload.sessions is None else described.workload.sessions
     if facts is None or facts.ideal is None:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,13 +27,13 @@ from fastllmload.plan.conversations.message_prompts import MessagePrompts
 from fastllmload.plan.conversations.opening import ChosenCalls, Opening, alone_calls, arrivals_of, left_edges
 from fastllmload.plan.conversations.session_facts import inexact, session_facts
 from fastllmload.plan.conversations.turns import MOST_TURNS
-from fastllmload.plan.plan import BLOCKS, CALL, CALLS, EDGE, EDGE_START, EDGES, LAST_TURN, SCHEDULE, TURN
+from fastllmload.plan.plan import BLOCKS, CALL, CALLS, EDGE, EDGE_START, EDGES, LAST_TURN, NODE, NODES, SCHEDULE, TURN
 from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.graph import CallGraph, gathered
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.sharing.histories import check_contexts, entire_histories
 from fastllmload.workload.sharing.ideal import IdealHits, hit_order, ideal_hits
-from fastllmload.workload.sharing.messages import message_hits
+from fastllmload.workload.sharing.messages import PromptTree, message_hits, message_segments, prompt_tree
 from fastllmload.workload.sharing.segments import Segments, segments_of
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -66,6 +67,7 @@ class GraphSessions:
         self._opening = opening
         self._templated = False
         self._segments: Segments | None = None
+        self._tree: PromptTree | None = None  # of messages that are complete in the plan
         self.instants, self._order = graph.start_ns, None
         if workload.trace_timing == "recorded" and not warmup:
             self._check_recorded()
@@ -141,8 +143,11 @@ class GraphSessions:
         most = self.workload.cache_blocks
         if not planned and (self._graph.context >= 0).any():
             most = None  # how long a server keeps what it generated is not known
-        ideal = message_hits(self._entire, call, order, self._tokenizer, planned)
-        return ideal, None if most is None else message_hits(self._entire, call, order, self._tokenizer, planned, most)
+        segments = message_segments(self._entire, call, self._tokenizer)
+        if planned or not (self._graph.context >= 0).any():
+            self._tree = prompt_tree(segments)
+        ideal = message_hits(self._entire, call, order, segments, planned)
+        return ideal, None if most is None else message_hits(self._entire, call, order, segments, planned, most)
 
     def _messages(self) -> MessagePrompts:
         return MessagePrompts(self.workload, self._tokenizer, self._origin, self._entire)
@@ -328,6 +333,8 @@ class GraphSessions:
         found["service_s"] = seconds[call]
         found["ideal_tokens"] = -1 if self._ideal is None else self._ideal_of(chosen)
         found["blocks"] = np.diff(graph.first_block)[call] if self._of_blocks else 0
+        if self._tree is not None:
+            found["blocks"] = np.diff(self._tree.first)[self._prompts(chosen)]
         return found
 
     def _of_rates(self, found: IdealHits | None) -> IdealHits | None:
@@ -341,9 +348,11 @@ class GraphSessions:
         known = self._ideal.whole_tokens  # of fewer sessions than the trace has, these are the first
         return np.where(chosen.call < len(known), known[np.minimum(chosen.call, len(known) - 1)], -1)
 
-    def _blocks(self, chosen: ChosenCalls) -> dict[str, npt.NDArray[np.uint32]]:
+    def _blocks(self, chosen: ChosenCalls) -> dict[str, npt.NDArray[Any]]:
         """BLOCKS of the *chosen* calls; none where prompts are not made of blocks."""
         graph = self._graph
+        if self._tree is not None:
+            return self._nodes(chosen, self._tree)
         if graph.block is None or not self._of_blocks:
             return {}
         place, first = gathered(graph.first_block, chosen.call)
@@ -351,6 +360,19 @@ class GraphSessions:
         if self._under is not None and self._opening is not None and self._opening.primed and not self._warmup:
             block = np.concatenate([block, np.unique(graph.block[gathered(graph.first_block, self._under.latest)[0]])])
         return {BLOCKS: block.astype(np.uint32)} if int(block.max(initial=0)) < 1 << 32 else {}
+
+    def _prompts(self, chosen: ChosenCalls) -> Numbers:
+        """Where the *chosen* calls are among those of the tree."""
+        return np.arange(len(chosen.call)) if self._under is None else chosen.call
+
+    def _nodes(self, chosen: ChosenCalls, tree: PromptTree) -> dict[str, npt.NDArray[Any]]:
+        """BLOCKS and NODES of the *chosen* calls, whose prompts are messages."""
+        node = tree.taken(self._prompts(chosen))[0]
+        if self._under is not None and self._opening is not None and self._opening.primed:
+            node = np.concatenate([node, np.unique(tree.taken(self._under.latest)[0])])
+        nodes = np.zeros(len(tree.tokens), NODE)
+        nodes["tokens"], nodes["opens"] = tree.tokens, tree.opens
+        return {BLOCKS: node.astype(np.uint32), NODES: nodes}
 
     def _conversations(self, chosen: ChosenCalls, turns: npt.NDArray[np.void]) -> ConversationsDescription:
         sessions, calls = len(chosen.first) - 1, len(chosen.call)

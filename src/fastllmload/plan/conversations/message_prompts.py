@@ -80,7 +80,7 @@ class MessagePrompts:
             extra = extra if tools is None else {**extra, "tools": tools}
             output, tokens = int(graph.output[call]), int(graph.input[call])
             request = DatasetRequest(where, content, output, extra=extra, input_tokens=tokens)
-            yield maker.part(encoder, endpoint, ScriptedTurn(request), int(graph.context[call] >= 0), 0)
+            yield maker.part(encoder, endpoint, ScriptedTurn(request), int(graph.context[call] >= 0), False)
 
     def _contents(self, chosen: ChosenCalls) -> Iterator[Content]:
         """Messages of the file; or text of the blocks that a call adds, the same for equal blocks of one round, and as many

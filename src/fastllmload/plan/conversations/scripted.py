@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
-from fastllmload.documents.plan import DatasetFacts, SharedText, WorkloadDescription
+from fastllmload.documents.plan import DatasetFacts, IdealHitRates, SharedText, WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.endpoint.protocols.openai import OPENAI_CHAT
 from fastllmload.endpoint.turns import TurnTemplate, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
+from fastllmload.plan.conversations.opening import Opening
+from fastllmload.plan.conversations.session_facts import inexact_turns
 from fastllmload.plan.conversations.synthetic import TOOL
-from fastllmload.plan.conversations.turns import Tally, ThinkTimes, TurnPart, escaped, write_conversations
+from fastllmload.plan.conversations.turns import (
+    MOST_TURNS,
+    Begun,
+    Tally,
+    ThinkTimes,
+    TurnPart,
+    escaped,
+    line_calls,
+    turn_lines,
+    write_conversations,
+)
+from fastllmload.plan.plan import CALLS
 from fastllmload.plan.prompts.dataset import subset_facts
 from fastllmload.plan.prompts.encoder import RequestEncoder
 from fastllmload.plan.prompts.source import Origin, described
@@ -34,11 +50,14 @@ from fastllmload.workload.conversation import (
 from fastllmload.workload.dialogues import Dialogues, ScriptedTurn
 from fastllmload.workload.lengths import Lengths, parse_lengths
 from fastllmload.workload.request import DatasetRequest, field_error
+from fastllmload.workload.sharing.messages import line_hits
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.underway import turns_over
 from fastllmload.workload.user_behavior import read_pause
 
 CONVERSATION = "conversation"
+MOST_DRAWN, DRAWN_PER_SLOT = 256, 16  # generated conversations among which those of slots are chosen
 
 
 class ScriptedConversations:
@@ -47,9 +66,16 @@ class ScriptedConversations:
     instants = None
 
     def __init__(
-        self, workload: asked.Workload, origin: Origin, *, warmup: bool, dialogues: Dialogues | None = None
+        self,
+        workload: asked.Workload,
+        origin: Origin,
+        *,
+        warmup: bool,
+        dialogues: Dialogues | None = None,
+        opening: Opening | None = None,
     ) -> None:
-        self.workload, self._origin = workload, origin
+        origin = origin if opening is None else opening.origin  # the warm-up of conversations under way has their text
+        self.workload, self._origin, self._opening = workload, origin, opening
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
         self._standard = workload.name == CONVERSATION
@@ -63,30 +89,122 @@ class ScriptedConversations:
         self._think_times = ThinkTimes(self._pause, f"{origin}/think", warmup)
         self._warmup = warmup
         self._tally = Tally()
+        self._turns, self._chosen, self._over = np.empty(0, np.int64), list[int](), list[int]()
+        if opening is not None:
+            self._choose(opening)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
-        turns = self._turn_parts(endpoint, model)
-        needed = islice(turns, quota.requests) if by_starts else until(turns, quota)
-        written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history)
-        return replace(written, conversations=self._tally.described(self.workload))
-
-    def _turn_parts(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:
         encoder = RequestEncoder(endpoint, model, self.workload)
-        for script in self._scripts():
-            first = self._with_system_prompt(script[0], endpoint)
-            turns = [first, *script[1:]]
-            yield [self.part(encoder, endpoint, each, number, len(turns)) for number, each in enumerate(turns)]
+        scripts = self._scripts()
+        if self._opening is None:
+            dialogues = (self._parts(encoder, endpoint, script) for script in scripts)
+            needed = islice(dialogues, quota.requests) if by_starts else until(dialogues, quota)
+            written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history)
+            return replace(written, conversations=self._tally.described(self.workload))
+        begun = self._begun(self._opening, encoder, endpoint, scripts)
+        seen = [one.seen for one in begun if one.before]
+        if self._warmup and seen:
+            return replace(self._write_seen(path, seen, quota, endpoint), conversations=None)
+        dialogues = (self._parts(encoder, endpoint, script) for script in scripts)
+        rest = islice(dialogues, max(0, quota.requests - len(begun))) if by_starts else until(dialogues, quota)
+        sent = [*begun, *map(Begun, rest)]
+        if self._warmup:
+            written, self._tally = write_conversations(path, sent, endpoint.joint, self.workload.history)
+            return replace(written, conversations=self._tally.described(self.workload))
+        return self._write_begun(path, sent, seen, endpoint)
+
+    def _parts(
+        self, encoder: RequestEncoder, endpoint: Endpoint, script: Sequence[ScriptedTurn], before: int = 0
+    ) -> list[TurnPart]:
+        """*before*: how many of the turns are history."""
+        turns = [self._with_system_prompt(script[0], endpoint), *script[1:]]
+        carried = len(turns) - 1 if self.workload.history == "planned" else before
+        return [self.part(encoder, endpoint, each, number, number < carried) for number, each in enumerate(turns)]
 
     def _scripts(self) -> Iterator[tuple[ScriptedTurn, ...]]:
-        """Without end: conversations of the requested number of turns, or all that they have."""
+        """Without end: conversations of the requested number of turns, or all that they have. Where slots begin in the
+        middle of conversations, those come first, and later the others in their order.
+        """
         if self._dialogues is None:
             assert self._most is not None
+            answered = self.workload.history == "planned" or self._opening is not None
             source = Conversation(self._tokenizer, self._origin, f"{self._origin}/prefix", chat=False, osl=self._osl)
-            questions = Questions(source, self._tokenizer, self._origin, self.workload.history == "planned")
+            questions = Questions(source, self._tokenizer, self._origin, answered)
+            for number in self._chosen:
+                yield questions.take(int(self._turns[number]))
             while True:
                 yield questions.take(length(self._most, self._counts))
+        entries, left = self._dialogues.entries, Counter(self._chosen)
+        for number in self._chosen:
+            yield entries[number][: self._turns[number]]
+        number_of = {id(entry): number for number, entry in enumerate(entries)} if left else {}
         for script in self._dialogues.ordered(self._origin):
+            number = number_of.get(id(script), -1)
+            if left[number]:
+                left[number] -= 1
+                continue
             yield script if self._most is None else script[: length(self._most, self._counts)]
+
+    # -- conversations that are under way -----------------------------------------------------------------------------
+
+    def _choose(self, opening: Opening) -> None:
+        """Set which conversations slots begin with, how many turns each has, and how many are over."""
+        many = max(MOST_DRAWN, DRAWN_PER_SLOT * opening.slots) if self._dialogues is None else None
+        own = [MOST_TURNS] * many if many is not None else [len(one) for one in self._dialogues.entries]  # type: ignore[union-attr]
+        drawn = own if self._most is None else [min(one, length(self._most, self._counts)) for one in own]
+        self._turns = np.array(drawn, np.int64)
+        chosen, over = turns_over(self._turns, opening.start, opening.slots, opening.stream)
+        self._chosen, self._over = chosen.tolist(), over.tolist()
+
+    def _begun(
+        self, opening: Opening, encoder: RequestEncoder, endpoint: Endpoint, scripts: Iterator[tuple[ScriptedTurn, ...]]
+    ) -> list[Begun]:
+        """What slots begin with, the first to be due first: each at a uniform instant of the time to think before it."""
+        stream = random.Random(f"{opening.stream}/due")
+        found = []
+        for before, script in zip(self._over, islice(scripts, opening.slots), strict=True):
+            unanswered = next((turn for turn in script[:before] if turn.reply is None), None)
+            if unanswered is not None:
+                raise InputError(
+                    "option-not-applicable",
+                    f"--session-start: {unanswered.request.where} has no reply, and the history of a conversation that is "
+                    "under way has one; add reply to it, or leave --session-start out",
+                )
+            parts = self._parts(encoder, endpoint, script, before)
+            found.append(Begun(parts, before, round(parts[before].think_ns * stream.random())))
+        return sorted(found, key=lambda one: one.due_ns)
+
+    def _write_begun(self, path: Path, sent: Sequence[Begun], seen: Sequence[Begun], endpoint: Endpoint) -> Bodies:
+        assert self._opening is not None
+        written, self._tally = write_conversations(path, sent, endpoint.joint, self.workload.history)
+        assert written.turns is not None
+        calls = line_calls(written.turns, [one.before for one in sent])
+        planned, primed = self.workload.history == "planned", seen if self._opening.primed else ()
+        hits = None
+        if self._tokenizer is not None and endpoint.takes("messages"):
+            hits = line_hits([turn_lines(one) for one in [*primed, *sent]], len(primed), self._tokenizer, planned)
+        calls["ideal_tokens"] = -1 if hits is None else hits.whole_tokens
+        found = msgspec.structs.replace(
+            self._tally.described(self.workload),
+            start=self.workload.session_start,
+            under_way=len(seen),
+            turns_before=sum(one.before for one in sent),
+            ideal=None
+            if hits is None
+            else IdealHitRates(token_share=hits.token_rate(), whole_block_share=hits.whole_rate(), scope=hits.scope),
+            inexact=inexact_turns(self.workload, hits is not None),
+        )
+        return replace(written, conversations=found, graph={CALLS: calls})
+
+    def _write_seen(self, path: Path, seen: Sequence[Begun], quota: Quota, endpoint: Endpoint) -> Bodies:
+        """The warm-up: the last turn before time zero of every conversation, again and again until *quota* is met."""
+        number = tokens = prompts = 0
+        while number < len(seen) or not quota.met(number, tokens, prompts):
+            last = seen[-1 - number % len(seen)].parts[-1]
+            number, tokens, prompts = number + 1, tokens + last.output, prompts + last.own
+        repeated = (seen[place % len(seen)] for place in range(-number, 0))
+        written, self._tally = write_conversations(path, repeated, endpoint.joint, self.workload.history)
+        return written
 
     def _with_system_prompt(self, turn: ScriptedTurn, endpoint: Endpoint) -> ScriptedTurn:
         """The first turn, after the system prompt if it has one."""
@@ -98,7 +216,10 @@ class ScriptedConversations:
         tokens = (turn.request.input_tokens or 0) + SYSTEM_TOKENS
         return replace(turn, request=replace(turn.request, content=content, input_tokens=tokens))
 
-    def part(self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int) -> TurnPart:
+    def part(
+        self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, carried: bool
+    ) -> TurnPart:
+        """Turn *number* of a conversation. *carried*: a later one has its recorded reply."""
         request = as_turn(turn.request, endpoint)
         request = with_open_reply(with_planned_calls(request, endpoint, number)) if number else request
         one = encoder.in_form(request)
@@ -110,14 +231,22 @@ class ScriptedConversations:
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = request.tokens(self._tokenizer)
         think = 0 if not number else self._think_ns(turn)
-        carried = self.workload.history == "planned" and number + 1 < many
-        planned = self._planned(turn) if carried else b""
+        planned, reply_tokens, reply = b"", 0, ""
+        if carried:
+            planned, reply_tokens, reply = self._planned(turn), self._reply_tokens(turn, output), turn.reply or ""
         skip, tail = pieces.skip, pieces.closing(output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
             body, reply_at, takes = place_reply(body, skip, one, endpoint.joint)
         kind = self._classes.index(one.name or "") if self._classes else 0
-        return TurnPart(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
+        said = tuple(one.content) if self._opening is not None and isinstance(one.content, list) else ()
+        return TurnPart(
+            body, skip, tail, own, output, planned, reply_at, takes, think, kind, reply_tokens,
+            cast("tuple[dict[str, Any], ...]", said), reply,
+        )  # fmt: skip
+
+    def _reply_tokens(self, turn: ScriptedTurn, output: int) -> int:
+        return output if self._tokenizer is None or turn.reply is None else self._tokenizer.count(turn.reply)
 
     def _output(self, turn: ScriptedTurn) -> int:
         own = self._dialogues is not None and self._dialogues.own_lengths and turn.request.output_tokens is not None

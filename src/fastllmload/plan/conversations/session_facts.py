@@ -65,6 +65,25 @@ def ideal_rates(
     )
 
 
+def inexact_turns(workload: asked.Workload, known: bool) -> tuple[str, ...]:
+    """Why a server can find another share of a data set's conversations in its cache than the ideal one. *known*: that is
+    stated.
+    """
+    if not known:
+        return (
+            "no ideal hit rate is stated: it is counted in messages and tokens, so it needs a chat endpoint and --tokenizer",
+        )
+    found = [
+        f"prompts are messages, counted in tokens of {workload.tokenizer}: a server also counts what its chat template adds"
+    ]
+    if workload.history != "planned":
+        found.append(
+            "conversations contain the server's replies, which count as cached: a server that does not keep what it "
+            "generated finds less; with --history planned the plan has all of each prompt"
+        )
+    return tuple(found)
+
+
 def inexact(graph: CallGraph, workload: asked.Workload, form: str, templated: bool, missing: int) -> tuple[str, ...]:
     """Why a server can find another share of *graph*'s prompts in its cache than the ideal one. Empty: with blocks of the
     trace's size it finds that one. *form*: of the prompts, words, ids or messages; *templated*: they are in a chat template.

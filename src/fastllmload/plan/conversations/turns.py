@@ -6,7 +6,7 @@ With real and stored history a turn has only its own messages (`ext/fastllmload/
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.plan.plan import CALL, EDGE, EDGE_CONTEXT, FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
 from fastllmload.settings import Workload
-from fastllmload.workload.graph import WaitKind
+from fastllmload.workload.graph import Message, WaitKind
 from fastllmload.workload.lengths import Lengths, RandomStream
+from fastllmload.workload.sharing.messages import TurnSaid, with_reply
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.user_behavior import Pause
 
@@ -35,7 +36,8 @@ class TurnPart:
     """One turn. *body*, whose first *skip* and last *tail* bytes are not part of the conversation.
 
     *reply_at*: position of the previous reply in *body*, 0: before it. *takes_reply*: whether it carries that reply.
-    *own*: tokens of its own messages. *planned*: its reply in a planned history, JSON-escaped.
+    *own*: tokens of its own messages. *planned*: its reply in a planned history, JSON-escaped, of *planned_tokens*. *said*:
+    its messages, and *reply* that reply, where the hit rate of the plan is stated.
     """
 
     body: bytes
@@ -48,6 +50,23 @@ class TurnPart:
     takes_reply: bool = True
     think_ns: int = 0
     kind: int = 0
+    planned_tokens: int = 0
+    said: Sequence[Message] = ()
+    reply: str = ""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A conversation of which *before* turns are history at time zero; the next one is due after *due_ns*."""
+
+    parts: Sequence[TurnPart]
+    before: int = 0
+    due_ns: int = 0
+
+    @property
+    def seen(self) -> Begun:
+        """What a server has seen of it: its last turn before time zero, with all that came before."""
+        return Begun(self.parts[: self.before], self.before - 1)
 
 
 @dataclass
@@ -72,48 +91,53 @@ class Tally:
 
 
 def write_conversations(
-    path: Path, dialogues: Iterable[list[TurnPart]], joint: TurnTemplate, history: str
+    path: Path, dialogues: Iterable[Sequence[TurnPart] | Begun], joint: TurnTemplate, history: str
 ) -> tuple[Bodies, Tally]:
-    """Write the turns of *dialogues* to *path*; returns the bodies, with their TURN items, and the counts.
+    """Write the turns of *dialogues* to *path*; returns the bodies, with their TURN items, and the counts. Of one that has
+    begun only the turns that are left are written, the first of them with all that came before.
 
     InputError for a turn with an answer of its own, where the server has stored another.
     """
     tally, turns = Tally(), []
     with BodyFile(path) as file:
-        for session, parts in enumerate(dialogues):
-            if len(parts) > MOST_TURNS:
+        for session, one in enumerate(dialogues):
+            begun = one if isinstance(one, Begun) else Begun(one)
+            many = len(begun.parts)
+            if many > MOST_TURNS:
                 raise InputError(
-                    "plan-too-large", f"a conversation of {len(parts)} turns is too long; {MOST_TURNS} are the most"
+                    "plan-too-large", f"a conversation of {many} turns is too long; {MOST_TURNS} are the most"
                 )
-            turns += list(_written(file, session, parts, joint, history))
+            turns += list(_written(file, session, begun, joint, history))
             tally.conversations += 1
-            tally.most_turns = max(tally.most_turns, len(parts))
+            tally.most_turns = max(tally.most_turns, many)
         tally.requests = file.requests
     table = np.array(turns, TURN) if turns else np.empty(0, TURN)
-    tally.think_ns = int(table["think_ns"].sum())
+    tally.think_ns = int(table["think_ns"][table["turn"] > 0].sum())
     return replace(file.bodies(), turns=table), tally
 
 
 def _written(
-    file: BodyFile, session: int, parts: list[TurnPart], joint: TurnTemplate, kind: str
+    file: BodyFile, session: int, begun: Begun, joint: TurnTemplate, kind: str
 ) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-    history, history_tokens, reply = b"", 0, b""
-    for turn, part in enumerate(parts):
-        body, flags = part.body, LAST_TURN if turn == len(parts) - 1 else 0
-        if turn and kind == "stored" and not part.takes_reply:
+    history, history_tokens, reply, before = b"", 0, b"", begun.before
+    for turn, part in enumerate(begun.parts):
+        body, flags = part.body, LAST_TURN if turn == len(begun.parts) - 1 else 0
+        if turn > before and kind == "stored" and not part.takes_reply:
             raise InputError(
                 "option-not-applicable",
                 f"--history stored: turn {turn + 1} of a conversation begins with an answer of its own, but the server has "
                 "its own; use --history real",
             )
-        if turn and kind != "planned":
+        if turn > before and kind != "planned":
             flags |= STITCHED | (REAL_REPLY if part.takes_reply else 0) | (STORED if kind == "stored" else 0)
         elif turn:
             body = joined(history, reply, part, joint)
         history, reply = body[: len(body) - part.tail], part.planned
-        file.add(body, history_tokens + part.own, part.output, part.kind)
-        history_tokens += part.own + part.output
-        yield part.think_ns, part.skip, part.reply_at, part.tail, session, turn, flags, 0
+        if turn >= before:
+            file.add(body, history_tokens + part.own, part.output, part.kind)
+            think_ns = part.think_ns if turn > before else begun.due_ns
+            yield think_ns, part.skip, part.reply_at, part.tail, session, turn - before, flags, 0
+        history_tokens += part.own + (part.planned_tokens or part.output)
 
 
 def joined(history: bytes, reply: bytes, part: TurnPart, joint: TurnTemplate) -> bytes:
@@ -140,6 +164,20 @@ def turn_counts(lengths: Lengths, stream: RandomStream, quota: Quota, by_starts:
         drawn += 1
 
 
+def turn_lines(one: Begun) -> list[TurnSaid]:
+    """What the turns that are left of a conversation say: the first with all before it."""
+    found, history = [], list[Message]()
+    for turn, part in enumerate(one.parts):
+        reply = one.parts[turn - 1].reply if turn and part.takes_reply else ""
+        if turn > one.before:
+            found.append(TurnSaid(list(part.said), reply, part.output))
+            continue
+        history += with_reply(part.said, reply)
+        if turn == one.before:
+            found.append(TurnSaid(history, "", part.output))
+    return found
+
+
 class ThinkTimes:
     """Think times, one per later turn, from their own stream; none in a warm-up."""
 
@@ -162,11 +200,16 @@ class Filler:
         return b"".join([self._words[number] for number in drawn])
 
 
-def line_calls(turns: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """CALL items of conversations: one agent each, which waits for its user."""
+def line_calls(turns: npt.NDArray[np.void], before: Sequence[int] = ()) -> npt.NDArray[np.void]:
+    """CALL items of conversations: one agent each, which waits for its user. *before*: turns that are history at time zero,
+    of the first ones.
+    """
     found = np.zeros(len(turns), CALL)
-    found["session"], found["turn"], found["parent"] = turns["session"], turns["turn"], -1
-    found["kind"] = np.where(turns["turn"] > 0, WaitKind.USER, WaitKind.UNKNOWN)
+    found["session"], found["parent"] = turns["session"], -1
+    past = np.zeros(int(turns["session"].max(initial=0)) + 1, np.int64)
+    past[: len(before)] = before
+    found["turn"] = turns["turn"] + past[turns["session"]]
+    found["kind"] = np.where(found["turn"] > 0, WaitKind.USER, WaitKind.UNKNOWN)
     found["service_s"] = np.nan
     return found
 

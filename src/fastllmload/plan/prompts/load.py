@@ -48,7 +48,7 @@ class LoadedWorkload:
             return GraphSessions(workload, origin, self.graph, warmup=warmup, opening=opening)
         if workload.turns is not None:
             if workload.name in (*DATASETS, CONVERSATION):
-                return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues)
+                return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues, opening=opening)
             return SyntheticConversations(workload, origin, warmup=warmup)
         if self.dataset is not None and workload.name in DATASETS:
             return DatasetPrompts(workload, origin, self.dataset)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from fastllmload.workload.graph import UNKNOWN, CallGraph, Message, Numbers
+from fastllmload.workload.calls import After, TracedCall, build_graph
+from fastllmload.workload.graph import UNKNOWN, CallGraph, Message, Numbers, gathered
 from fastllmload.workload.request import texts
 from fastllmload.workload.sharing.ideal import IdealHits
 from fastllmload.workload.sharing.segments import Prompt, Segments, common_tokens
@@ -23,7 +25,46 @@ from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 Tokens = list[int]
 
 
-def message_segments(graph: CallGraph, call: Numbers, tokenizer: Tokenizer) -> Segments:
+@dataclass(frozen=True)
+class MessageSegments(Segments):
+    """*opens*: segments at which a message begins, of no tokens of the text."""
+
+    opens: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class PromptTree:
+    """Prompts as paths from the root of a tree: prompt i has the nodes `node[first[i]:first[i + 1]]`, each of *tokens*, and
+    of *opens* messages, 0 or 1, that begin there.
+    """
+
+    first: Numbers
+    node: Numbers
+    tokens: Numbers
+    opens: Numbers
+
+    def taken(self, prompts: Numbers) -> tuple[Numbers, Numbers]:
+        """The nodes of the *prompts*, one after the other, and how many each has."""
+        place, first = gathered(self.first, prompts)
+        return self.node[place], np.diff(first)
+
+
+def prompt_tree(segments: MessageSegments) -> PromptTree:
+    ways: dict[tuple[int, int], int] = {}  # from where, by which segment: to where
+    node, tokens, opens = np.empty(len(segments.number), np.int64), list[int](), list[int]()
+    for low, high in pairwise(segments.first.tolist()):
+        at = UNKNOWN
+        for place in range(low, high):
+            one = int(segments.number[place])
+            at = ways.setdefault((at, one), len(ways))
+            if at == len(tokens):
+                tokens.append(int(segments.used[place]))
+                opens.append(int(one in segments.opens))
+            node[place] = at
+    return PromptTree(segments.first, node, np.array(tokens, np.int64), np.array(opens, np.int64))
+
+
+def message_segments(graph: CallGraph, call: Numbers, tokenizer: Tokenizer) -> MessageSegments:
     """The prompts of the calls *call* of *graph*, complete sessions in its order, maybe some of them again; calls continue
     all of a conversation or none (`entire_histories`). A call without messages is text of its own.
     """
@@ -35,17 +76,20 @@ class _Messages:
         self._graph, self._calls = graph, calls
         self._numbers: dict[Hashable, int] = {}
         self._size: list[int] = []
+        self._opens: set[int] = set()
         self._paths = self._shared(tokenizer)
         self._prompts: list[Prompt] = []
 
-    def segments(self) -> Segments:
+    def segments(self) -> MessageSegments:
         for place, call in enumerate(self._calls):
             self._prompts.append([*self._before(place, call), *self._own(place, call)])
         first = np.cumsum([0, *(len(prompt) for prompt in self._prompts)])
         flat = np.fromiter(
             chain.from_iterable(chain.from_iterable(self._prompts)), np.int64, 2 * int(first[-1])
         ).reshape(-1, 2)
-        return Segments(first, flat[:, 0].copy(), flat[:, 1].copy(), np.array(self._size, np.int64))
+        return MessageSegments(
+            first, flat[:, 0].copy(), flat[:, 1].copy(), np.array(self._size, np.int64), opens=frozenset(self._opens)
+        )
 
     def _before(self, place: int, call: int) -> Prompt:
         """The conversation that *call* continues, with the reply unless the call has another one in its place."""
@@ -58,14 +102,20 @@ class _Messages:
         own = None if graph.messages is None else graph.messages[call]
         if own and answers(own[0]):
             return self._prompts[before]
-        return [*self._prompts[before], self._segment(("reply", before), int(graph.output[context]))]
+        opening = [] if own and own[0].get("role") == "assistant" else [self._begin("assistant")]
+        return [*self._prompts[before], *opening, self._segment(("reply", before), int(graph.output[context]))]
 
     def _own(self, place: int, call: int) -> Prompt:
         graph = self._graph
         messages = None if graph.messages is None else graph.messages[call]
         if messages is None:
-            return [self._segment(("words", place), max(1, int(graph.input[call])))]
+            return [self._begin("user"), self._segment(("words", place), max(1, int(graph.input[call])))]
         return list(chain.from_iterable(self._paths[msgspec.json.encode(one)] for one in messages))
+
+    def _begin(self, role: str) -> tuple[int, int]:
+        found = self._segment(("begin", role), 0)
+        self._opens.add(found[0])
+        return found
 
     def _segment(self, key: Hashable, tokens: int) -> tuple[int, int]:
         number = self._numbers.setdefault(key, len(self._size))
@@ -86,7 +136,7 @@ class _Messages:
         for role, several in by_role.items():
             for name, sizes in parts(several).items():
                 path = [self._segment((role, begins, at), size) for begins, at, size in sizes]
-                found[name] = [*path, self._segment(("end", name), 0)]
+                found[name] = [self._begin(role), *path, self._segment(("end", name), 0)]
         return found
 
 
@@ -128,12 +178,16 @@ def alike(one: Tokens, other: Tokens, at: int) -> int:
 
 
 def message_hits(
-    graph: CallGraph, call: Numbers, order: Numbers, tokenizer: Tokenizer, planned: bool, capacity: int | None = None
+    graph: CallGraph,
+    call: Numbers,
+    order: Numbers,
+    segments: MessageSegments,
+    planned: bool,
+    capacity: int | None = None,
 ) -> IdealHits:
-    """Of the calls *call* (`message_segments`), in the *order* of these positions. *planned*: replies are text of the plan;
-    else the server's, which is taken to keep them in its cache. *capacity*: of the cache in tokens; None: without end.
+    """Of the calls *call*, which have *segments*, in the *order* of these positions. *planned*: replies are text of the
+    plan; else the server's, which is taken to keep them in its cache. *capacity*: of the cache in tokens; None: without end.
     """
-    segments = message_segments(graph, call, tokenizer)
     tokens = segments.tokens()
     if capacity is None:
         hit = common_tokens(segments, np.zeros(len(call), np.int64), order)
@@ -142,6 +196,58 @@ def message_hits(
         hit = bounded_tokens(segments, order, capacity)
     none = np.zeros(len(call), np.int64)
     return IdealHits(none, none, tokens, hit, np.minimum(hit, np.maximum(tokens - 1, 0)), "file", capacity)
+
+
+@dataclass(frozen=True)
+class TurnSaid:
+    """One turn of a conversation: its own *messages*, the planned *reply* to the turn before it ("": none, or none known),
+    and the tokens of its *output*.
+    """
+
+    messages: list[Message]
+    reply: str
+    output: int
+
+
+def with_reply(messages: Sequence[Message], reply: str) -> list[Message]:
+    """*messages* of a turn after the *reply* to the turn before, which can be in the first of them."""
+    if not reply:
+        return list(messages)
+    first = messages[0] if messages else {}
+    if first.get("role") == "assistant":
+        return [{**first, "content": reply}, *messages[1:]]
+    return [{"role": "assistant", "content": reply}, *messages]
+
+
+def line_hits(lines: Sequence[Sequence[TurnSaid]], before: int, tokenizer: Tokenizer, planned: bool) -> IdealHits:
+    """Of the turns of conversations, of which the first *before* were sent before the others and are not counted; each turn
+    continues the one before it. *planned*: with the planned replies, else with the server's.
+    """
+    calls = []
+    for number, line in enumerate(lines):
+        for turn, said in enumerate(line):
+            messages = with_reply(said.messages, said.reply) if planned else said.messages
+            last = f"{number}.{turn - 1}" if turn else None
+            calls.append(
+                TracedCall(
+                    f"{number}.{turn}",
+                    "",
+                    f"{number}",
+                    0,
+                    said.output,
+                    [After(last)] if last else [],
+                    f"{number}",
+                    due_ns=None if last else number,
+                    messages=messages,
+                    context=last,
+                )
+            )
+    graph = build_graph("conversations", "", calls)
+    every = np.arange(len(graph))
+    order = every[np.lexsort((every, graph.turn, graph.session_of() >= before))]
+    return message_hits(graph, every, order, message_segments(graph, every, tokenizer), planned).of(
+        every[graph.session_of() >= before]
+    )
 
 
 def bounded_tokens(segments: Segments, order: Numbers, capacity: int) -> Numbers:

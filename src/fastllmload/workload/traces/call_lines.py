@@ -6,6 +6,7 @@ docs/guides/traces.md describes it. `write_graph` writes what `read` reads back 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from fastllmload.errors import InputError
 from fastllmload.files import writing
-from fastllmload.workload.calls import After, TracedCall, build_graph
+from fastllmload.workload.calls import After, TracedCall, build_graph, graph_error
 from fastllmload.workload.graph import SCOPES, UNKNOWN, CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.sharing.blocks import block_ids
@@ -99,6 +100,7 @@ def read(file: TraceFile) -> CallGraph:
                     f"{where}: block_tokens is {line.block_tokens}, unlike {size} before; give all one size"
                 )
         calls.append(call)
+    _check_sessions(calls)
     scope = file.scope or head.scope
     return build_graph(
         head.source,
@@ -110,6 +112,27 @@ def read(file: TraceFile) -> CallGraph:
         notes=head.notes,
         begins="at_s or after",
     )
+
+
+def _check_sessions(calls: Sequence[TracedCall]) -> None:
+    """InputError where an agent, or a call and what it waits for, are in two sessions: they would become one."""
+    stated = [call for call in calls if call.session is not None]
+    of_chain: dict[str, TracedCall] = {}
+    of_call = {call.id: call for call in stated}
+    for call in stated:
+        first = of_chain.setdefault(call.chain, call)
+        if first.session != call.session:
+            raise graph_error(
+                f"{call.where}: agent {call.chain!r} is in session {call.session!r}, and in {first.session!r} at "
+                f"{first.where}; give the agents of each session names of their own"
+            )
+        waits = (of_call[one.call] for one in call.after if one.call in of_call)
+        other = next((one for one in waits if one.session != call.session), None)
+        if other is not None:
+            raise graph_error(
+                f"{call.where}: call {call.id!r} of session {call.session!r} waits for {other.id!r} of session "
+                f"{other.session!r}; give both one session"
+            )
 
 
 def _call(where: str, line: Line) -> TracedCall:

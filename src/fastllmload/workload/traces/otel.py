@@ -3,7 +3,7 @@
 A trace is a session, and so are traces of one conversation. The nearest `invoke_agent` span around a call is its agent.
 Edges follow from, in this order: a tool that ran between two calls of one agent; the spans around a child's calls, which
 say which agent spawned it, and by which tool call; the times. In an export of ours (`export.otlp`) each call has a link to
-every call that it waited for, and its waits: these are taken as they are.
+every call that it waited for, and its waits: these are taken as they are, and so are planned lengths and ids of blocks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy.typing as npt
 
 from fastllmload.workload.calls import After, TracedCall, build_graph
 from fastllmload.workload.graph import CallGraph, Message, WaitKind
 from fastllmload.workload.request import field_error
+from fastllmload.workload.sharing.blocks import block_ids
 from fastllmload.workload.traces.recorded import RecordedAgent, RecordedSpans, link, overlap_notes
 from fastllmload.workload.traces.spans import Json, OtelSpan, read_spans
 from fastllmload.workload.traces.trace_file import TraceFile
@@ -41,10 +43,12 @@ def read(file: TraceFile) -> CallGraph:
     rules: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     calls: list[TracedCall] = []
+    sizes: dict[int, str] = {}
     for name, found in sessions.items():
         session = _OtelSession(name, found)
         session.link(rules)
         left_out += session.left_out
+        sizes = session.block_tokens | sizes
         calls += [call for agent in session.agents.values() for call in agent.calls]
     by_rule = ", ".join(f"{rules[rule]} by {rule}" for rule in ("tool", "agent", "time"))
     if rules["stated"]:
@@ -54,7 +58,12 @@ def read(file: TraceFile) -> CallGraph:
     notes = [f"what waits for what: {by_rule}", *overlap_notes(rules, 0)]
     if left_out["failed calls"]:
         notes.append("a wait after a failed call contains the time of that call")
-    return build_graph("otel", file.sha256, calls, left_out=left_out, notes=notes)
+    if len(sizes) > 1:
+        (size, _), (other, where) = list(sizes.items())[:2]
+        raise field_error(f"{where}: {OWN}block_tokens is {other}, and {size} before; give all blocks one size")
+    return build_graph(
+        "otel", file.sha256, calls, block_tokens=next(iter(sizes), 0), left_out=left_out, notes=notes
+    )  # fmt: skip
 
 
 class _OtelSession:
@@ -68,6 +77,7 @@ class _OtelSession:
         self._tools: defaultdict[str, RecordedSpans] = defaultdict(RecordedSpans)
         self._issuer: dict[str, TracedCall] = {}  # the call whose answer has the tool call
         self._sent: list[tuple[TracedCall, OtelSpan]] = []
+        self.block_tokens: dict[int, str] = {}  # by where it is stated first
         for span in spans:
             if span.operation == TOOL:
                 self._tools[self._agent_of(span)].append((span.start_ns, span.end_ns))
@@ -94,8 +104,8 @@ class _OtelSession:
             self.left_out["failed calls"] += 1
             return
         messages = _messages(span)
-        prompt = span.count("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens") or 0
-        answer = span.count("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens") or 0
+        prompt = span.count(f"{OWN}input_tokens", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens") or 0
+        answer = span.count(f"{OWN}output_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens") or 0
         if messages is None and min(prompt, answer) < 1:
             self.left_out["calls without tokens or messages"] += 1
             return
@@ -103,12 +113,23 @@ class _OtelSession:
         call = TracedCall(f"{span.trace}/{span.id}", span.where, name, prompt, answer, session=self._name)
         call.start_ns, call.end_ns, call.messages = span.start_ns, span.end_ns, messages
         call.model = span.text("gen_ai.request.model", "gen_ai.response.model")
+        call.blocks = self._blocks(span)
         call.tools = _tools(span.structure("gen_ai.tool.definitions"))
         call.cached = span.count("gen_ai.usage.cache_read.input_tokens")
         for one in _tool_calls(span.structure("gen_ai.output.messages")):
             self._issuer[one] = call
         self._sent.append((call, span))
         self.agents.setdefault(name, RecordedAgent(name)).calls.append(call)
+
+    def _blocks(self, span: OtelSpan) -> npt.NDArray[Any] | None:
+        """The ids of blocks that an export of ours states."""
+        found, size = span.structure(f"{OWN}blocks"), span.count(f"{OWN}block_tokens")
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
+            raise field_error(f"{span.where}: {OWN}blocks is not an array of whole numbers")
+        self.block_tokens.setdefault(size or 0, span.where)
+        return block_ids(found, span.where)
 
     def _set_parent(self, agent: RecordedAgent, span: OtelSpan) -> None:
         """The nearest agent around *span* that had begun to call before; none when there is none."""
