@@ -30,17 +30,18 @@ ENDING = msgspec.structs.replace(CADENCE, overrides=(("eos_mean_tokens", "2"),))
 
 
 def requests_of(
-    folder: Path, typed: str, options: SimulatorOptions = CADENCE, ours: bool = False
+    folder: Path, typed: str, options: SimulatorOptions = CADENCE, ours: bool = False, words: bool = False
 ) -> npt.NDArray[np.void]:
     """Requests of the command *typed* in the server's log, in the order of their arrival; {url} is the server. *ours*: it is
-    a command of fastllmload itself.
+    a command of fastllmload itself; *words*: it begins with an option of compat.
     """
     folder.mkdir()
     truth = folder / "truth.bin"
     with SimulatorProcess(msgspec.structs.replace(options, truth=str(truth))) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
         text = typed.format(url=server.url, host=host, port=port)
-        done = command(*shlex.split(text)) if ours else command("compat", text)
+        given = shlex.split(text) if ours or words else [text]
+        done = command(*given) if ours else command("compat", *given)
     assert done.returncode == 0, done.stderr
     found = load_truth(truth).requests
     named = found[found["key"] != NO_KEY]
@@ -105,6 +106,20 @@ def test_vllms_burst_and_its_cap(tmp_path: Path) -> None:
     assert in_flight(burst) >= 30, "nearly all are there before one ends"
     capped = requests_of(tmp_path / "capped", RANDOM + "--random-output-len 8 --num-prompts 40 --max-concurrency 4")
     assert (len(capped), in_flight(capped)) == (40, 4)
+
+
+def test_vllms_sweep(tmp_path: Path) -> None:
+    (tmp_path / "params.json").write_text('[{"random_input_len": 32}, {"random_input_len": 48, "max_concurrency": 2}]')
+    found = requests_of(
+        tmp_path / "sweep",
+        "--url {url} vllm bench sweep serve --serve-cmd 'vllm serve m' --bench-params {file} --num-runs 2 --bench-cmd "
+        "'vllm bench serve --model simulated --dataset-name random --random-output-len 5 --num-prompts 6'".replace(
+            "{file}", str(tmp_path / "params.json")
+        ),
+        words=True,
+    )
+    assert found["prompt_tokens"].tolist() == [32] * 12 + [48] * 12 and (found["output_tokens"] == 5).all()
+    assert [in_flight(found[at : at + 6]) <= 2 for at in (12, 18)] == [True, True]
 
 
 def test_sglangs_lengths(tmp_path: Path) -> None:

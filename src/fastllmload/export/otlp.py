@@ -197,10 +197,9 @@ class Prompts:
         if not isinstance(said, list):
             return found
         found["gen_ai.input.messages"] = text_of([in_parts(one) for one in said])
-        if body.get("tools"):
-            found["gen_ai.tool.definitions"] = text_of(
-                [{"type": "function", **one["function"]} for one in body["tools"]]
-            )
+        tools: list[Json] = body.get("tools") or []
+        if tools:
+            found["gen_ai.tool.definitions"] = text_of([{"type": "function", **one["function"]} for one in tools])
         return found
 
 

@@ -109,7 +109,7 @@ EVERY_OPTION = {
     "num-prefixes": ("3", "workload.num_prefixes", 3),
     "prefix-share": ("0.8", "workload.prefix_share", 0.8),
     "prefix-zipf": ("1.5", "workload.prefix_zipf", 1.5),
-    "image": ("640x480:2", "workload.image", (640, 480, 2)),
+    "image": ("640x480:2", "workload.image", "640x480:2"),
     "counting": ("B", "workload.counting", "B"),
     "context-limit": ("8k", "workload.context_limit", 8000),
     "workers": ("2", "client.workers", 2),

@@ -264,7 +264,7 @@ def test_only_the_classes_are_checked_where_a_run_has_classes() -> None:
         ({"rate": 1.0, "duration": None}, {}, "run-without-end"),
         ({"rate": 1.0}, {"name": "csv"}, "option-missing"),
         ({"rate": 1.0}, {"name": "conversation", "turns": "all"}, "option-missing"),
-        ({"rate": 1.0}, {"turns": "3", "image": (8, 8, 1)}, "option-not-applicable"),
+        ({"rate": 1.0}, {"turns": "3", "image": "8x8:1"}, "option-not-applicable"),
     ],
 )
 def test_replaced_settings_are_checked_by_the_same_rules(

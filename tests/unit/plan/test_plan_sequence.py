@@ -52,7 +52,7 @@ def bodies(plan):
         ("openai-chat", {"prompt_form": "text"}),
         ("openai-chat", {"name": "conversation"}),
         ("openai-chat", {"name": "fairness"}),
-        ("openai-chat", {"image": (8, 8, 2)}),
+        ("openai-chat", {"image": "8x8:2"}),
         ("openai-chat", {"temperature": 0.5, "ignore_eos": False}),
         ("openai-chat", {"temperature": None, "extra_body": '{"top_p": 0.9, "min_tokens": null, "seed": 2}'}),
         ("openai-chat", {"extra_body": '{"max_completion_tokens": "{output_tokens}"}'}),

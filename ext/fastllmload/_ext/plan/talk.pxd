@@ -47,6 +47,7 @@ cdef struct Session:        # of a graph, until all of it has ended
     uint32_t first          # in the plan
     uint32_t count
     uint32_t open           # in flight or due
+    bint cut                # something of it was due after the end of sending
 
 cdef struct Talk:
     Session* session        # of a graph; NULL: the turns follow each other
@@ -91,6 +92,7 @@ cdef class Talks:
     cdef uint32_t sessions                  # in the whole plan
     cdef Text scratch                       # owned
     cdef readonly uint32_t alive            # begun and not ended
+    cdef bint cut                           # of the session that has ended last: the end of sending ended it
     cdef bint follows(self, uint32_t planned) noexcept              # a turn comes after this one
     cdef bint wants_reply(self, uint32_t planned) noexcept          # and carries the reply to it
     cdef int64_t think_ns(self, uint32_t planned) noexcept          # before the turn after this one

@@ -192,6 +192,7 @@ cdef class Talks:
         if when:
             return True
         goes_on = session.open > 1
+        self.cut = session.cut
         if talk != NULL:
             self.end(talk)
         else:
@@ -211,6 +212,7 @@ cdef class Talks:
         cdef int64_t due = waiting.due + self.turns[planned].think_ns
         cdef Talk* talk = waiting.talk
         if until and due >= until:
+            session.cut = True
             return 0
         if talk == NULL:
             talk = self.begin(slot)

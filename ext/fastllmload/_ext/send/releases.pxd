@@ -49,6 +49,7 @@ cdef class Releases:
     cdef int _next_opening(self) noexcept
     cdef bint of_slot(self) noexcept    # what is due next is the opening of a slot, or follows in one
     cdef uint32_t next_request(self, int32_t slot) noexcept     # what a slot sends, which then is issued
+    cdef int _open_slot(self, Py_ssize_t place, int64_t due, int64_t now, bint over) except -1      # the *place*-th one
     cdef uint32_t _own_request(self, uint32_t pool, Py_ssize_t place) noexcept      # with which a slot begins, the *place*-th one
     cdef int handle_ends(self) except -1                        # of requests: before a connection is taken or made
     cdef int cancel_overdue(self, int64_t until, int64_t now) except -1         # whose deadline was *until* or before

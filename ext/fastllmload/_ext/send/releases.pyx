@@ -55,11 +55,8 @@ cdef class Releases:
         slot up to its end is not sent.
         """
         cdef int64_t due, backlog = 0
-        cdef int32_t slot
-        cdef uint32_t pool
         cdef Py_ssize_t place
         cdef Talk* talk
-        cdef bint own
         cdef bint over = self.most_waiting and self.closed and self.stop_at and now >= self.stop_at
         while self.sending:
             due = self.pacer.due()
@@ -78,18 +75,22 @@ cdef class Releases:
             if place != self.opening:
                 self._dispatch(self.share.numbered(<uint64_t>(place - self.opened)), due, -1, NULL)
                 continue
-            pool = self.opening_pool
-            self.opened += 1
-            self._next_opening()
-            slot = self.slots.open(pool, due - self.pacer.start)
-            own = self.slots.keeps(pool)
-            if over or (self.slots.varies and not own
-                        and (slot < 0 or not self.may_issue(now) or not self.slots.pool_left(slot))):
-                continue
-            self._dispatch(self._own_request(pool, place) if own else self.next_request(slot), due, slot, NULL)
+            self._open_slot(place, due, now, over)
         if backlog > self.words[k.W_BACKLOG_MAX]:
             self.words[k.W_BACKLOG_MAX] = backlog
         return 0
+
+    cdef int _open_slot(self, Py_ssize_t place, int64_t due, int64_t now, bint over) except -1:
+        cdef uint32_t pool = self.opening_pool
+        cdef bint own = self.slots.keeps(pool)
+        cdef int32_t slot
+        self.opened += 1
+        self._next_opening()
+        slot = self.slots.open(pool, due - self.pacer.start)
+        if over or (self.slots.varies and not own
+                    and (slot < 0 or not self.may_issue(now) or not self.slots.pool_left(slot))):
+            return 0
+        return self._dispatch(self._own_request(pool, place) if own else self.next_request(slot), due, slot, NULL)
 
     cdef bint of_slot(self) noexcept:
         if self.pacer.follower_is_next():
@@ -203,20 +204,21 @@ cdef class Releases:
         """Their slots are free, and the next turns of their conversations follow."""
         cdef Exchange* x
         cdef RequestStream* s
-        cdef bint goes_on
+        cdef bint goes_on, of_session
         while True:
             x = ended_take(&self.protocol.ended)
             if x == NULL:
                 return 0
             s = <RequestStream*>x
-            goes_on = s.talk != NULL and self._goes_on(s)
+            of_session = s.talk != NULL
+            goes_on = of_session and self._goes_on(s)
             if self.share.identity is not None:
                 self.share.answered(s, goes_on)
                 self.share.over(s.request, goes_on)
             list_remove(&self.flight, &s.link)
             life_ends(LIFE_IN_FLIGHT)
             self.words[k.W_IN_FLIGHT] = self.flight.count
-            if self.closed and s.slot >= 0 and self.sending and not goes_on:
+            if self.closed and s.slot >= 0 and self.sending and not goes_on and not (of_session and self.share.talks.cut):
                 self.slots.free(s.slot, x.end.status != r.STATUS_OK and not left_by_user(&x.end), x.end.user_t)
             if s.many:
                 self.pool.release(s)
@@ -224,7 +226,8 @@ cdef class Releases:
     cdef bint _goes_on(self, RequestStream* s) except -1:
         """Whether more of the session follows: what comes next is stitched now, and due some time later (metrics: t_sched).
 
-        What waits for a request that was not answered well is never sent, nor is anything after the end of sending.
+        What waits for a request that was not answered well is never sent, nor is anything after the end of sending: a session that is
+        cut by that holds its slot as if it waited.
         """
         cdef Talk* talk = s.talk
         cdef Talks talks = self.share.talks
@@ -233,11 +236,13 @@ cdef class Releases:
         cdef bint goes_on
         cdef int64_t due
         s.talk = NULL
+        talks.cut = False
         if talk.session != NULL:
             if good:
                 return talks.advance_session(talk, planned, s.x.end.t, 0, self.stop_at, &self.pacer.followers, s.x.reply,
                                      s.x.reply_size, s.x.calls)
             goes_on = talk.session.open > 1
+            talks.cut = talk.session.cut
             talks.end(talk)
             return goes_on
         if good:
@@ -248,6 +253,7 @@ cdef class Releases:
                 talk.slot = s.slot
                 dues_push(&self.pacer.followers, due, <uint64_t><size_t>talk)
                 return True
+            talks.cut = True
         talks.end(talk)
         return False
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import json
 import os
 import tempfile
@@ -73,6 +75,24 @@ def places(file: str, environment: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(hub.glob(f"datasets--{ON_HUB[file].replace('/', '--')}/snapshots/*/{file}"))
 
 
+def gpt4_rows(reading: ForeignCommand) -> None:
+    """The file of the rows of a BurstGPT file that vLLM sends: those of GPT-4 with an answer."""
+    path = Path(one(reading, "path"))
+    with path.open(encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows.fieldnames or (), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row for row in rows if sent_by_vllm(row))
+    kept = f"runs/compat-{path.stem}-{hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]}.csv"
+    reading.files[kept] = text.getvalue()
+    reading.variables["made"] = [kept]
+
+
+def sent_by_vllm(row: Mapping[str, str | None]) -> bool:
+    return row.get("Model") == GPT4 and row.get("Response tokens") not in (None, "0")
+
+
 def read_file(reading: ForeignCommand, name: str, path: Path) -> None:
     """Note the number of entries in *path*, or whether a BurstGPT file has rows that vLLM leaves out. What cannot be read is
     the run's to report.
@@ -81,7 +101,7 @@ def read_file(reading: ForeignCommand, name: str, path: Path) -> None:
         with path.open(encoding="utf-8-sig") as file:
             if name == "burstgpt":
                 rows = csv.DictReader(file)
-                if any(row.get("Model") != GPT4 or row.get("Response tokens") in (None, "0") for row in rows):
+                if not all(sent_by_vllm(row) for row in rows):
                     reading.variables["other_models"] = ["true"]
                 return
             if name == "sharegpt":

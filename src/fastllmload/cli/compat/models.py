@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.cli.compat.fetched import one
 from fastllmload.cli.compat.foreign_command import ForeignCommand
 from fastllmload.cli.options.parsers import models as parsed_models
 from fastllmload.errors import InputError
@@ -21,6 +22,13 @@ def named(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: 
     before = variables.pop("models", variables.pop("model", [""]) if entry["as"] == "model" else [""])[0]
     names = [name for text in (before, *values) for name in text.split(",") if name]
     variables[entry["as"] if len(names) == 1 else "models"] = [",".join(names)]
+
+
+def adapters(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """SGLang's adapters: the variable `lora` for one, which its own API has in a field of the body, else `models`."""
+    named(reading, flag, entry, values)
+    if "," not in reading.variables["models"][0]:
+        reading.variables["one_adapter"] = list(reading.variables["models"])
 
 
 def split(reading: ForeignCommand, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
@@ -55,6 +63,8 @@ def in_path(reading: ForeignCommand) -> None:
 def weigh(reading: ForeignCommand) -> None:
     """Write adapters as the server takes them, and SGLang's skewed ones with weights: each 1/alpha of the one before."""
     variables = reading.variables
+    if "one_adapter" in variables and one(reading, "backend") == "sglang-generate":
+        variables["lora"] = variables.pop("models")
     if "models" not in variables:
         return
     names = variables["models"][0].split(",")

@@ -26,7 +26,11 @@ BRANCHES = ("if", "while", "until", "case", "function", "select")
 RANGE = re.compile(r"\{(-?\d+)\.\.(-?\d+)\}")
 SEQUENCE = re.compile(r"seq\s+(-?\d+)(?:\s+(-?\d+))?(?:\s+(-?\d+))?\s*")
 DATE = re.compile(r"date\s+[\"']?\+([^\"'$`]+)[\"']?")
-PATHS: dict[str, Callable[[str], str]] = {"realpath": os.path.realpath, "basename": os.path.basename, "dirname": os.path.dirname}
+PATHS: dict[str, Callable[[str], str]] = {
+    "realpath": os.path.realpath,
+    "basename": os.path.basename,
+    "dirname": os.path.dirname,
+}
 VALUE = re.compile(
     r"\$\(\((?P<sum>[^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\((?P<run>[^()]*)\)"
     r"|\$\{(?P<name>\w+)(?:\[[@*]\])?(?::?-(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"

@@ -29,15 +29,16 @@ from fastllmload.cli.compat.environment import (
     unknown,
 )
 from fastllmload.cli.compat.expressions import filled, known, used_in
-from fastllmload.cli.compat.fetched import find_file
+from fastllmload.cli.compat.fetched import find_file, gpt4_rows
 from fastllmload.cli.compat.foreign_command import Arguments, ForeignCommand, Lack
 from fastllmload.cli.compat.made_files import MAKERS as MADE
 from fastllmload.cli.compat.sglang_files import MAKERS as MADE_FOR_SGLANG
 from fastllmload.cli.compat.shell import commands_in
+from fastllmload.cli.compat.vllm_sweep import bench_commands
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
-MAKERS = MADE | MADE_FOR_SGLANG
+MAKERS = MADE | MADE_FOR_SGLANG | {"gpt4-rows": gpt4_rows}
 TOOLS = Path(__file__).parent / "tools"
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 NUMBER = re.compile(r"-\d*\.?\d+")
@@ -81,6 +82,8 @@ def translations(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ, server: str | None = None
 ) -> list[Translation]:
     """One for each command in a text of a shell, else one. *server*: the URL of ours, in place of the typed one."""
+    if (swept := bench_commands(arguments, server)) is not None:
+        return [translate(words, environment, server) for words in swept]
     tables = [tool_table(name) for name in tool_names()]
     phrases = [phrase for table in tables for phrase in (*table["starts"], *table.get("refused", ()))]
     if len(arguments) == 1 and len(arguments[0].split()) > 1:
@@ -323,7 +326,7 @@ CONVERTERS = {
     "pairs": converters.length_pairs, "found": converters.found, "swept": converters.swept,
     "template": converters.template, "length": distributions.length, "image": distributions.image, "only": converters.only,
     "service": searches.service, "space": searches.space, "condition": searches.condition, "public": searches.public,
-    "models": models.named, "split": models.split, "provider": models.provider,
+    "models": models.named, "adapters": models.adapters, "split": models.split, "provider": models.provider,
 }  # fmt: skip
 
 

@@ -265,7 +265,7 @@ def class_line(one: ClassDescription) -> str:
     own += user_lines(one.behaviour)
     own += own_classes(content)
     own += [f"{name} {text}" for name, text in session_lines(content.sessions) if name in ("starts", "ideal hits")]
-    own += conversation_lines(one.conversations)[1:] if content.sessions is None else []
+    own += begun_lines(one.conversations) if content.sessions is None else []
     no_tokens = content.osl is None
     parts = [
         f"{in_flight(one)} in flight" if closed else f"{arrivals.rate:g}/s {arrivals.name}",
@@ -292,11 +292,15 @@ def conversation_lines(found: ConversationsDescription | None) -> list[str]:
     tools = "" if found.tool_turns is None else f", tools in {found.tool_turns:.0%} of later turns"
     pause = "" if think is None else f"; {think:.3g} s to think on average ({found.think_time})"
     lines = [f"{found.conversations:,} of {turns}{pause}; history {found.history}{tools}"]
-    if found.start is not None:
-        before = f"{found.under_way:,} are under way; {found.turns_before:,} turns before are history and not sent"
-        lines.append(f"{found.start}: {before}")
-    lines += [] if found.ideal is None else [f"ideal hits {ideal_text(found.ideal)}"]
-    return lines + [coded("hits-inexact", text) for text in found.inexact]
+    return lines + begun_lines(found) + [coded("hits-inexact", text) for text in found.inexact]
+
+
+def begun_lines(found: ConversationsDescription | None) -> list[str]:
+    """How a plan begins with conversations under way, and what a cache can find of it."""
+    if found is None or found.start is None:
+        return []
+    before = f"{found.under_way:,} are under way; {found.turns_before:,} turns before are history and not sent"
+    return [f"{found.start}: {before}"] + ([] if found.ideal is None else [f"ideal hits {ideal_text(found.ideal)}"])
 
 
 def user_lines(found: UserBehaviorDescription | None) -> list[str]:

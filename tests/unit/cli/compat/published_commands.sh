@@ -920,3 +920,42 @@ evalscope perf --model Qwen/Qwen2.5-0.5B-Instruct --url http://127.0.0.1:8000/v1
 
 guidellm benchmark --target http://localhost:8000 --profile poisson --rate 4 --max-seconds 60 \
   --data "prompt_tokens=256,output_tokens=128,turns=4"
+
+# Ensembles of TensorRT-LLM
+genai-perf profile -m ensemble --service-kind triton --backend tensorrtllm --num-prompts 100 --random-seed 123 \
+  --synthetic-input-tokens-mean 200 --synthetic-input-tokens-stddev 0 --streaming --output-tokens-mean 100 \
+  --output-tokens-stddev 0 --output-tokens-mean-deterministic --tokenizer hf-internal-testing/llama-tokenizer \
+  --concurrency 1 --measurement-interval 4000 --profile-export-file my_profile_export.json --url localhost:8001
+
+python3 -m sglang.bench_serving --backend trt --base-url http://127.0.0.1:8000 --model your-trt-llm-model \
+  --dataset-name random --num-prompts 100 --disable-ignore-eos
+
+# Images of several sizes
+vllm bench serve --backend openai-chat --model Qwen/Qwen2.5-VL-3B-Instruct --endpoint /v1/chat/completions \
+  --dataset-name random-mm --num-prompts 100 --max-concurrency 10 --random-input-len 300 --random-output-len 40 \
+  --random-mm-base-items-per-request 2 --random-mm-num-mm-items-range-ratio 0.5 --ignore-eos \
+  --random-mm-limit-mm-per-prompt '{"image": 4, "video": 0}' --random-mm-bucket-config '{(256, 256, 1): 0.7, (720, 1280, 1): 0.3}'
+
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model your-vlm-model --dataset-name image \
+  --image-count 2 --image-resolution 720p --random-input-len 128 --random-output-len 256 --num-prompts 200 --apply-chat-template
+
+# SGLang's groups and traces
+python3 -m sglang.bench_serving --backend sglang --port 30000 --model m --dataset-name generated-shared-prefix \
+  --gsp-num-groups 8 --gsp-prompts-per-group 4 --gsp-system-prompt-len 512 --gsp-question-len 64 --gsp-output-len 32 \
+  --gsp-range-ratio 0.5 --request-rate 10
+
+python3 -m sglang.bench_serving --backend sglang --port 30000 --model m --dataset-name mooncake --dataset-path mooncake.jsonl \
+  --mooncake-slowdown-factor 2.0 --use-trace-timestamps --num-prompts 9
+
+#! --mooncake-num-rounds
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model model-name \
+  --dataset-name mooncake-conversation --dataset-path mooncake.jsonl --mooncake-slowdown-factor 1.0 \
+  --mooncake-num-rounds 1000 --use-trace-timestamps true --random-output-len 256
+
+python -m sglang.bench_one_batch_server --model-path None --base-url http://127.0.0.1:30000 --batch-size 16 --input-len 1024 \
+  --output-len 64 --lora-name adapter --profile --profile-activities CPU GPU --profile-start-step 8 --profile-steps 16
+
+# TensorRT-LLM
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model openai/gpt-oss-120b --backend openai --dataset-name random \
+  --random-input-len 1024 --random-output-len 1024 --random-prefix-len 0 --random-ids --num-prompts 160 --max-concurrency 32 \
+  --ignore-eos --tokenize-on-client --percentile-metrics "ttft,tpot,itl,e2el"

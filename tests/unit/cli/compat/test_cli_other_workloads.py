@@ -154,8 +154,13 @@ def test_rows_of_burstgpt_that_vllm_leaves_out(tmp_path: Path) -> None:
     head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     file.write_text(f"{head}5,GPT-4,10,20,30,API log\n")
     assert changes(*VLLM, "burstgpt", "--dataset-path", str(file)) == []
-    file.write_text(f"{head}5,GPT-4,10,20,30,API log\n6,ChatGPT,10,20,30,API log\n")
-    assert changes(*VLLM, "burstgpt", "--dataset-path", str(file)) == [f"--dataset-path {file}"]
+    file.write_text(
+        f"{head}5,GPT-4,10,20,30,API log\n6,ChatGPT,10,20,30,API log\n7,GPT-4,9,0,9,API log\n8,GPT-4,7,3,10,b\n"
+    )
+    words = (*VLLM, "burstgpt", "--dataset-path", str(file))
+    ((path, text),) = translated(*words).files.items()
+    assert options(*words)["--dataset-path"] == path and changes(*words) == []
+    assert text == f"{head}5,GPT-4,10,20,30,API log\n8,GPT-4,7,3,10,b\n"
 
 
 def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +230,15 @@ BATCH = (
     "http://h:1",
     "--batch-size",
 )
+
+
+def test_an_adapter_of_sglangs_own_api_is_a_field_of_the_body() -> None:
+    for words in ((*SGLANG, "random", "--backend", "sglang", "--lora-name", "a"), (*BATCH, "4", "--lora-name", "a")):
+        assert json.loads(options(*words)["--extra-body"])["lora_path"] == "a"
+        assert changes(*words) == [] and "--models" not in options(*words)
+    assert changes(*BATCH, "4", "--lora-name", "a", "b") == ["--lora-name"]
+    assert changes(*SGLANG, "random", "--backend", "sglang", "--lora-name", "a", "b") == ["--lora-name"]
+    assert changes(*BATCH, "4", "--dataset-name", "mmmu") == ["--dataset-name"]
 
 
 def test_batches_of_sglang_are_sent_at_once() -> None:

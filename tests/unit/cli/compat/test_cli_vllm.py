@@ -124,3 +124,29 @@ def test_the_model_of_triton_is_in_the_path(sent: list[RunSettings]) -> None:
         "accumulate_tokens": True, "end_id": 1048576, "top_p": 1,
     }  # fmt: skip
     assert (settings.workload.ignore_eos, settings.workload.temperature) == (True, 1e-6)
+
+
+def test_a_sweep_of_vllm_runs_its_command_with_each_set_of_values(
+    sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As often as it would, with an empty cache each time, against the server that --url names; else all is named."""
+    with open("params.json", "w") as file:
+        json.dump(
+            [{"_benchmark_name": "a", "random_input_len": 128, "ignore_eos": True}, {"random_input_len": 256}], file
+        )
+    command = (
+        "vllm bench serve --model m --dataset-name random --random-input-len 9 --random-output-len 7 --num-prompts 4"
+    )
+    words = ["vllm", "bench", "sweep", "serve", "--serve-cmd", "vllm serve m", "--bench-cmd", command]
+    words += ["--bench-params", "params.json", "-o", "out"]
+    assert main(["compat", "--url", "http://h:1", *words, "--num-runs", "2"]) == 0
+    assert [one.workload.isl for one in sent] == ["128", "128", "256", "256"]
+    assert {(one.workload.osl, one.target.urls, one.load.num_requests) for one in sent} == {("7", ("http://h:1",), 4)}
+    assert main(["compat", "--url", "http://h:1", "--print", *words]) == 0
+    assert capsys.readouterr().out.count("--between reset-cache") == 6
+    assert main(["compat", *words]) == 2 and says(capsys.readouterr().err, "compat-load-differs", "--url URL")
+    other = ("--serve-params", "s.json", "--sla-variable", "x")
+    assert main(["compat", "--url", "http://h:1", *words, *other]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--serve-params", "--sla-variable")
+    words[-3] = "none.json"
+    assert main(["compat", "--url", "http://h:1", *words]) == 2 and says(capsys.readouterr().err, "file-unreadable")
