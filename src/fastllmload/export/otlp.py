@@ -193,12 +193,12 @@ class Prompts:
             body = msgspec.json.decode(plan.body(planned))
         except msgspec.DecodeError:
             return found  # of a protocol whose messages are not JSON
-        said = body.get("messages") if isinstance(body, dict) else None
+        asked: Json = body if isinstance(body, dict) else {}
+        said, tools = asked.get("messages"), asked.get("tools")
         if not isinstance(said, list):
             return found
         found["gen_ai.input.messages"] = text_of([in_parts(one) for one in said])
-        tools: list[Json] = body.get("tools") or []
-        if tools:
+        if isinstance(tools, list):
             found["gen_ai.tool.definitions"] = text_of([{"type": "function", **one["function"]} for one in tools])
         return found
 
@@ -209,7 +209,8 @@ def text_of(value: Any) -> str:
 
 def in_parts(message: Json) -> Json:
     """A message of OpenAI's chat as the convention has it; as it is where it has more than text and calls of tools."""
-    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    role, content = message.get("role"), message.get("content")
+    calls: list[Json] = message.get("tool_calls") or []
     if message.keys() <= {"role", "content"} and isinstance(content, str) and role != "tool":
         return {"role": role, "parts": [{"type": "text", "content": content}]}
     if message.keys() == {"role", "content", "tool_call_id"} and role == "tool" and isinstance(content, str):
@@ -218,7 +219,7 @@ def in_parts(message: Json) -> Json:
             "parts": [{"type": "tool_call_response", "id": message["tool_call_id"], "response": content}],
         }
     plain = calls and all(one.keys() == {"id", "type", "function"} and one["type"] == "function" for one in calls)
-    if plain and message.keys() == {"role", "content", "tool_calls"} and content is None:
+    if calls and plain and message.keys() == {"role", "content", "tool_calls"} and content is None:
         return {"role": role, "parts": [{"type": "tool_call", "id": one["id"], **one["function"]} for one in calls]}
     return message
 

@@ -33,6 +33,7 @@ CLASSES = (
 )
 NAMES, SILENT, UNSTREAMED = ("chat", "embed", "rank", "text", "batch"), (1, 2), 4
 PATHS = ("/v1/chat/completions", "/v1/embeddings", "/rerank", "/v1/completions", "/v1/chat/completions")
+SEED = 7  # of faults, which spare the requests of the preflight
 OPTIONS = ["--seed", "6", "--no-telemetry", "--warmup", "8"]
 LOAD = [*OPTIONS, *(word for one in CLASSES for word in ("--class", one)), "--duration", "2"]
 
@@ -190,3 +191,36 @@ def test_mixes_with_a_closed_class_are_compared_by_class(tmp_path: Path) -> None
     assert pooled.base.value is not None and pooled.new.value is not None
     assert pooled.new.value - pooled.base.value > 26
     assert pooled.result == "not estimable" and "back (closed)" in str(pooled.change.why_not)
+
+
+def test_requests_of_a_class_that_were_cut_off_bound_its_figures(tmp_path: Path) -> None:
+    """A quarter of one class, and of its models, gets no answer within the time limit: its P99 is that at least, and its P50
+    is of all its requests; the other class has its figures, and `compare` claims nothing of the tail.
+    """
+    faulty = SimulatorOptions(faults=("never:0.25",), seed=SEED, any_model=True, **ENGINE)
+    with SimulatorProcess(SimulatorOptions(any_model=True, **ENGINE)) as engine, SimulatorProcess(faulty) as other:
+        mix = ("--class", "good rate=30", "--class", f"bad rate=60 url={other.url} models=a=1,b=1", "--no-model-check")
+        words = (*OPTIONS, *mix, "--isl", "16", "--osl", "4", "--duration", "3", "--timeout", "0.5", "--ui", "plain")
+        done = command("--url", engine.url, *words, "-o", tmp_path / "run", "--preflight-timeout", "20")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    run, document = load(tmp_path / "run"), json.loads((tmp_path / "run" / "run.json").read_text())
+    window, rows = window_of(run), run.rows
+    assert window is not None
+    mine = rows[(rows["phase"] == MEASURE) & (rows["request_class"] == 1) & window.holds(rows["t_submit"])]
+    cut = mine["status"] != OK
+    assert 0.1 < cut.mean() < 0.45
+    bad, good = document["classes"]["bad"], document["classes"]["good"]
+    waited = np.where(cut, mine["t_end"], mine["t_first"]) - mine["t_submit"]
+    for metric in ("ttft", "e2e"):
+        found = bad[metric]
+        assert found["unfinished_bounds"]["p99"]["low"] >= 500 and found["unfinished_bounds"]["p99"]["high"] is None
+        assert (found["with_unfinished"]["n"], found["with_unfinished"]["n_unfinished"]) == (len(mine), cut.sum())
+        assert "unfinished_bounds" not in good[metric]
+    assert bad["ttft"]["with_unfinished"]["at_least"]["mean"] == pytest.approx(waited.mean() / 1e6)
+    assert sum(one["ttft"]["with_unfinished"]["n_unfinished"] for one in bad["models"]) == cut.sum()
+    line = next(line for line in said.splitlines() if line.startswith("bad ") and " ok, " in line)
+    assert "p99 >=" in line and "failed" in line
+    side = read_side([str(tmp_path / "run")])
+    [row] = compare(side, side, names=["bad/p99_ttft_ms"]).rows
+    assert row.change.interval is None and row.change.why_not is not None and row.change.p is None

@@ -36,7 +36,8 @@ def name_calls(
         names, answer = rows[place].get("hash_ids", []), rows[place].get("output_length", USUAL_ANSWER)
         if not isinstance(names, list) or not isinstance(answer, int):
             raise InputError(
-                "dataset-field-invalid", f"{path} has a record whose hash_ids are no list, or output_length no number"
+                "dataset-field-invalid",
+                f"{path} has a record whose hash_ids are not a list, or whose output_length is not a number",
             )
         yield {
             "id": str(place), "at_s": round((at - timed[0][0]) * scale, 9), "hash_ids": names,

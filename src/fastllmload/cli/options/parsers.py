@@ -16,7 +16,7 @@ from fastllmload.files import read_text
 from fastllmload.redact import labelled
 from fastllmload.settings import CONTROL_VERBS
 from fastllmload.workload import user_behavior
-from fastllmload.workload.content.image import read_images
+from fastllmload.workload.content.image_sets import read_images
 
 FRAMING_HEADERS = frozenset(  # of answers: they decide how these are read (http/headlike.pyx)
     ("connection", "content-encoding", "content-length", "content-type", "proxy-connection", "retry-after",
@@ -189,7 +189,7 @@ def images(text: str) -> str:
     except ValueError:
         raise InvalidValue(
             "image-invalid",
-            "is no set of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, with sides up to 16384, "
+            "is not a set of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, with sides up to 16384, "
             "several with + and a share of the prompts for each as in 256x256@0.7,256x256+1280x720@0.3",
         ) from None
 

@@ -189,6 +189,30 @@ def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str
     return {name: one_metric(chosen[name], *how, last_seen) for name, how in NAMES.items() if len(chosen[name])}
 
 
+OF_FIRST_TOKENS = tuple(name for name, (_, end, _) in NAMES.items() if end != "t_last")
+
+
+def of_part(run: Run, window: Window | None, members: Mask, of_tokens: Mask) -> dict[str, WithUnfinished]:
+    """`with_unfinished` of the measured requests *members*; first tokens are of those whose answers are tokens alone."""
+    found = with_unfinished(run, window, members)
+    if (members & ~of_tokens).any():
+        tokens = with_unfinished(run, window, members & of_tokens)
+        found = {
+            name: tokens.get(name) or WithUnfinished() if name in OF_FIRST_TOKENS else one
+            for name, one in found.items()
+        }
+    return {name: one for name, one in found.items() if one.n_unfinished}
+
+
+def bounded(found: Mapping[str, WithUnfinished], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Those of *metrics* of which something was *found*, with the bounds that take the place of their figures."""
+    return {
+        name: replace(metrics[name], with_unfinished=one, unfinished_bounds=bounds_in_place(one, metrics[name]))
+        for name, one in found.items()
+        if name in metrics
+    }
+
+
 def unfinished_in_window(run: Run, window: Window | None, chosen: Populations) -> tuple[int, int]:
     """(among those submitted, beyond them): requests of the window that the drain, an interrupt or a kill cut off. Requests
     that exceeded the time limit do not count: they failed.

@@ -25,7 +25,7 @@ from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
 from fastllmload.metrics.run import success
-from fastllmload.metrics.run.bounds import bounds_in_place, bounds_of, unfinished_in_window, with_unfinished
+from fastllmload.metrics.run.bounds import bounded, bounds_of, unfinished_in_window, with_unfinished
 from fastllmload.metrics.run.cold_start import cold_start_metrics
 from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
@@ -176,9 +176,7 @@ def measure_all(run: Run) -> RunDocument:
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
     metrics |= cost_metrics(run.document.config.output, known(metrics["output_tok_s"].value))
     metrics |= cache_metrics(run, run.rows[chosen.latency])
-    for name, found in of_both(every, chosen, lambda of: with_unfinished(run, window, of.measured)).items():
-        replaced = bounds_in_place(found, metrics[name])
-        metrics[name] = replace(metrics[name], with_unfinished=found, unfinished_bounds=replaced)
+    metrics |= bounded(of_both(every, chosen, lambda of: with_unfinished(run, window, of.measured)), metrics)
     for name, bounds in of_both(every, chosen, lambda of: bounds_of(run, of.latency, tokens, gaps)).items():
         metrics[name] = replace(metrics[name], bounds=bounds)
     counts = counts_of(run, every, tokens)

@@ -18,6 +18,7 @@ from fastllmload.metrics.request import durations
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import spaced, tpot
 from fastllmload.metrics.run import success
+from fastllmload.metrics.run.bounds import bounded, of_part
 from fastllmload.metrics.run.per_class import failures
 from fastllmload.metrics.run.throughput import per_second, req_s, share_in_window
 from fastllmload.metrics.run.window import Populations, Window
@@ -67,6 +68,12 @@ class PartFigures:
         times = in_time(self.run.rows, self.chosen.latency & members)
         kept, submitted = self.run.rows[times], self.chosen.submitted & members
         inside = self._tokens_in_window
+        latencies: dict[str, Metric] = {
+            "ttft": distribution(durations.ttft(kept), "ms"),
+            "e2e": distribution(durations.e2e(kept), "ms"),
+        }
+        cut_off = of_part(self.run, self.window, self.chosen.measured & members, answers_tokens(self.run))
+        latencies |= bounded(cut_off, latencies)
         return replace(
             part,
             sent=len(rows),
@@ -81,9 +88,9 @@ class PartFigures:
             output_tok_s=None
             if self.window is None or inside is None
             else per_second(float(inside[ok].sum()), self.window.seconds),
-            ttft=distribution(durations.ttft(kept), "ms"),
             tpot=distribution(tpot(kept, self._timed[times]), "ms"),
-            e2e=distribution(durations.e2e(kept), "ms"),
+            ttft=latencies["ttft"],
+            e2e=latencies["e2e"],
             **self._gaps_of(members),
         )
 

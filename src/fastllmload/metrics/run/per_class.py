@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from fastllmload.documents.metric import Metric
 from fastllmload.documents.run_parts.classes import ClassResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
@@ -14,6 +15,7 @@ from fastllmload.metrics.request import durations
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
+from fastllmload.metrics.run.bounds import bounded, of_part
 from fastllmload.metrics.run.slots import class_slots
 from fastllmload.metrics.run.throughput import input_tok_s, output_tok_s, req_s
 from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan, on_schedule, unended
@@ -54,6 +56,15 @@ def one_class(
     gaps = gap_metrics(times, pooled(run, chosen.latency & members, tokens, times))
     reasoned = (rows["reasoning_events"] > 0).any()
     due = rows[on_schedule(described, rows["request_class"])]
+    latencies: dict[str, Metric] = {
+        "ttft": distribution(durations.ttft(rows), "ms"),
+        "ttft_sched": distribution(durations.ttft_sched(due), "ms"),
+        "e2e": distribution(durations.e2e(rows), "ms"),
+        "e2e_sched": distribution(durations.e2e_sched(due), "ms"),
+    }
+    if reasoned:
+        latencies["ttft_any"] = distribution(durations.ttft_any(rows), "ms")
+    latencies |= bounded(of_part(run, window, chosen.measured & members, answers_tokens(run)), latencies)
     return ClassResult(
         loop=None if not mixed else "open" if slots is None else "closed",
         concurrency=slots,
@@ -69,13 +80,13 @@ def one_class(
         input_tok_s=None if window is None else input_tok_s(run, window, tokens.input, ok),
         input_tokens_mean=mean(tokens.input[kept]),
         output_tokens_mean=mean(tokens.output[kept]) if of_tokens else None,
-        ttft=distribution(durations.ttft(rows), "ms"),
-        ttft_sched=distribution(durations.ttft_sched(due), "ms"),
+        ttft=latencies["ttft"],
+        ttft_sched=latencies["ttft_sched"],
+        e2e=latencies["e2e"],
+        e2e_sched=latencies["e2e_sched"],
         tpot=distribution(tpot(rows, spaced(run, tokens.timed)[kept]), "ms"),
-        ttft_any=distribution(durations.ttft_any(rows), "ms") if reasoned else None,
+        ttft_any=latencies.get("ttft_any"),
         tpot_any=distribution(tpot_any(rows, spaced(run, tokens.output)[kept]), "ms") if reasoned else None,
-        e2e=distribution(durations.e2e(rows), "ms"),
-        e2e_sched=distribution(durations.e2e_sched(due), "ms"),
         itl=gaps["itl"],
         tbc=gaps["tbc"],
         itl_b=gaps["itl_b"],

@@ -20,7 +20,8 @@ from fastllmload.plan.prompts.source import Origin, described, exactness, sharin
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.workload.content import words
 from fastllmload.workload.content.exact_length import fit_many
-from fastllmload.workload.content.image import Images, read_images
+from fastllmload.workload.content.image import Images
+from fastllmload.workload.content.image_sets import read_images
 from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.fairness import MIXES, Classes
 from fastllmload.workload.lengths import Lengths, Limited, parse_lengths

@@ -14,7 +14,8 @@ LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "
 
 
 def bound(metric: Metric, statistic: str) -> str | None:
-    """`>=4,129` or `4,129-6,277`: bounds of a figure that unfinished requests can change; None where they cannot.
+    """`>=4,129` or `4,129-6,277`: bounds of a figure that unfinished requests can change, one number where both are alike;
+    None where they cannot.
 
     In the unit of the metric; `withheld` for a figure that is not public.
     """
@@ -25,8 +26,8 @@ def bound(metric: Metric, statistic: str) -> str | None:
         return WITHHELD.value
     if known(bounds.low) is None:
         return None
-    at_least = f">={quantity(bounds.low)}"
-    return at_least if known(bounds.high) is None else f"{quantity(bounds.low)}-{quantity(bounds.high)}"
+    low, high = quantity(bounds.low), None if known(bounds.high) is None else quantity(bounds.high)
+    return f">={low}" if high is None else low if low == high else f"{low}-{high}"
 
 
 def unfinished_text(document: RunDocument) -> str | None:

@@ -17,6 +17,7 @@ from fastllmload.documents.run_parts.sessions import BlockHits, Conversations, S
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import BELOW, Fact
+from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import (
     SAMPLES_NEEDED,
     asked_rate,
@@ -160,7 +161,7 @@ def _class(one: ClassResult, met: ClassObjectives | None) -> str:
     goal = "" if met is None or met.slo_attainment is None else f"; {percent(met.slo_attainment)} meet"
     of_tokens = answers_in_tokens(one)
     first = one.ttft if of_tokens else one.e2e
-    latency = f"{'ttft' if of_tokens else 'e2e'} {quantity(first.p50)}, p99 {quantity(first.p99)}{_mark(first)}"
+    latency = f"{'ttft' if of_tokens else 'e2e'} {_percentiles(first)}"
     rest = f"; tpot {quantity(one.tpot.p50)} ms" if of_tokens else f" ms; {quantity(one.input_tok_s)} input tok/s"
     failed = f", {count(one.failed)} failed" if some(one.failed) else ""
     return f"{count(one.ok)} ok{failed}{left}; {latency}{rest}{goal}"
@@ -241,15 +242,21 @@ def _part(one: PartResult) -> str:
     failed = f", {count(one.failed)} failed" if some(one.failed) else ""
     name, gaps = gaps_of_part(one)
     latencies = [
-        f"{label} {quantity(metric.p50)}, p99 {quantity(metric.p99)}{_mark(metric)}"
+        f"{label} {_percentiles(metric)}"
         for label, metric in (("ttft", one.ttft), (name, gaps)) if metric.n
-    ] or [f"e2e {quantity(one.e2e.p50)}, p99 {quantity(one.e2e.p99)}{_mark(one.e2e)}"]  # fmt: skip
+    ] or [f"e2e {_percentiles(one.e2e)}"]  # fmt: skip
     return f"{failed}; {'; '.join(latencies)} ms"
 
 
 def gaps_of_part(one: PartResult) -> tuple[str, Metric]:
     """The gaps that have values, by the option of the run, and their name."""
     return next(((name, found) for name in ("tbc", "itl_b") if (found := getattr(one, name)).n), ("itl", one.itl))
+
+
+def _percentiles(metric: Metric) -> str:
+    """`21.73, p99 >=704.9`: a bound where requests that were cut off can change the figure."""
+    p99 = bound(metric, "p99") or f"{quantity(metric.p99)}{_mark(metric)}"
+    return f"{bound(metric, 'p50') or quantity(metric.p50)}, p99 {p99}"
 
 
 def _mark(metric: Metric) -> str:
