@@ -112,7 +112,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: equally likely
     counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
     context_limit: int | None = None  # tokens of prompt and answer that the model accepts; None: as the server reports
-    image: str | None = None  # synthetic images in each prompt: sizes, numbers and shares (workload/content/image_sets.py)
+    image: str | None = (
+        None  # synthetic images in each prompt: sizes, numbers and shares (workload/content/image_sets.py)
+    )
     turns: str | None = None  # conversations with this number of turns: "4", "uniform:3,8"; "all" of a data set's
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
     history: str = "real"  # earlier answers in later turns: real (as received), planned, or stored (by the server)

@@ -34,3 +34,9 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[RunSettings]:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return found
+
+
+@pytest.fixture
+def without_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without the extra `hf`: nothing is fetched."""
+    monkeypatch.setattr("fastllmload.cli.compat.fetched.find_spec", lambda _: None)

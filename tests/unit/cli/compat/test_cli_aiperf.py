@@ -174,6 +174,7 @@ def test_pauses_with_a_spread_have_its_mean(sent: list[RunSettings]) -> None:
     assert math.sqrt(math.exp(sigma * sigma) - 1) * 2 == pytest.approx(0.5, rel=1e-6)
 
 
+@pytest.mark.usefixtures("without_hub")
 def test_public_data_sets_are_found_where_they_lie(
     sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

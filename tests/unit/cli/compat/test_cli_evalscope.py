@@ -28,10 +28,19 @@ def test_evalscopes_own_prompts(sent: list[RunSettings], capsys: pytest.CaptureF
     assert (workload.name, workload.dataset_path, dict(workload.dataset_columns)) == (
         "custom", "open_qa.jsonl", {"prompt": "question"}
     )  # fmt: skip
-    assert main(["compat", *EVALSCOPE, "--dataset", "longalpaca"]) == 2
-    assert says(capsys.readouterr().err, "compat-load-differs", "--dataset longalpaca")
     assert main(["compat", *EVALSCOPE, "--prompt", "@absent.txt"]) == 2
     assert says(capsys.readouterr().err, "file-unreadable", "--prompt is --prompt @absent.txt")
+
+
+def test_evalscopes_data_sets_are_fetched_from_the_hub(sent: list[RunSettings]) -> None:
+    workload = settings_of(sent, *EVALSCOPE, "--dataset", "longalpaca").workload
+    assert workload.dataset_path == "hf://datasets/Yukang/LongAlpaca-12k/LongAlpaca-12k.json"
+
+
+@pytest.mark.usefixtures("sent", "without_hub")
+def test_evalscopes_data_sets_without_the_hub(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compat", *EVALSCOPE, "--dataset", "longalpaca"]) == 2
+    assert says(capsys.readouterr().err, "compat-load-differs", "--dataset longalpaca", "LongAlpaca-12k.json")
 
 
 def test_evalscopes_conversations_and_templates(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:

@@ -203,7 +203,7 @@ def test_fields_of_a_body_stay_as_deep_as_they_were_written(sent: list[RunSettin
 def test_images_of_guidellm(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
     data = "kind=synthetic_image,width=640,height=480,images_per_request=2,text_tokens=30,output_tokens=8"
     workload = settings_of(sent, *GUIDED, data).workload
-    assert (workload.image, workload.isl, workload.osl) == ((640, 480, 2), "30", "8")
+    assert (workload.image, workload.isl, workload.osl) == ("640x480:2", "30", "8")
     assert main(["compat", *GUIDED, "kind=synthetic_image,text_tokens=30"]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--data kind=synthetic_image")
 

@@ -163,12 +163,14 @@ def test_rows_of_burstgpt_that_vllm_leaves_out(tmp_path: Path) -> None:
     assert text == f"{head}5,GPT-4,10,20,30,API log\n8,GPT-4,7,3,10,b\n"
 
 
-def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_sglang_fetches_is_found_where_it_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
     words = ("sglang", "--model", "m")
     assert options(*words)["--dataset-path"] == f"hf://datasets/anon8231489123/ShareGPT_Vicuna_unfiltered/{SHAREGPT}"
-    monkeypatch.setattr("fastllmload.cli.compat.fetched.find_spec", lambda _: None)  # without the extra
+    request.getfixturevalue("without_hub")
     assert changes(*words) == ["--dataset-name sharegpt"]
     assert any(SHAREGPT in lack.why and "fastllmload[hf]" in lack.why for lack in translated(*words).lacks)
     snapshot = Path("hub-home/hub/datasets--anon8231489123--ShareGPT_Vicuna_unfiltered/snapshots/1")
