@@ -172,11 +172,11 @@ def buckets(reading: ForeignCommand, typed_as: str, found: Any) -> None:
                 for one in found]  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError):
         rows = []
-    if not rows or min(min(row) for row in rows) <= 0:
+    if not rows or min(min(count, weight) for _, count, weight in rows) <= 0 or min(tokens for tokens, *_ in rows) < 0:
         raise InputError(
             "value-invalid",
-            f"{typed_as} {json.dumps(found)} is not a list of objects with prefix_tokens, prefix_count and bucket_weight, "
-            "all above 0",
+            f"{typed_as} {json.dumps(found)} is not a list of objects with prefix_tokens of 0 or more, and prefix_count and "
+            "bucket_weight above 0",
         )
     if len({(tokens, weight / count) for tokens, count, weight in rows}) == 1:
         reading.variables["data_prefix_tokens"] = [str(rows[0][0])]
@@ -184,8 +184,8 @@ def buckets(reading: ForeignCommand, typed_as: str, found: Any) -> None:
         return
     whole = sum(weight for *_, weight in rows)
     for number, (tokens, count, weight) in enumerate(rows, 1):
-        text = f"prefix{number} share={weight / whole:.9g} prefix-len={tokens} num-prefixes={count}"
-        reading.written.append(("--class", text))
+        prefix = f" prefix-len={tokens} num-prefixes={count}" if tokens else ""
+        reading.written.append(("--class", f"prefix{number} share={weight / whole:.9g}{prefix}"))
     reading.variables["data_buckets"] = [str(len(rows))]
 
 

@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.cli.compat.converters import json_value, settings
+from fastllmload.cli.compat.fetched import one
 from fastllmload.cli.compat.foreign_command import ForeignCommand, Lack
+from fastllmload.cli.compat.made_files import file_text, json_rows, keep
+from fastllmload.errors import InputError
 
 FORMS = {".txt": "text", ".text": "text", ".csv": "csv", ".json": "custom", ".jsonl": "custom"}
 TRACES = ("trace_synthetic", "trace_minimal", "mooncake", "weka", "otel", "opentelemetry", "otel_trace")
+TURN = re.compile(r"[-_](\d+)$")  # ends the name of a column of one turn
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 PROMPT = ("prompt", "instruction", "question", "input", "context", "content", "conversation", "turn", "text")
 LENGTH = ("output_tokens_count", "completion_tokens_count")
@@ -49,6 +53,10 @@ def columns(reading: ForeignCommand, name: str, entry: Mapping[str, Any] | None)
     variables, has = reading.variables, list(entry or ())
     chosen = {role: variables[f"{role}_column"][0].rpartition(".")[2] for role in ("prompt", "output_tokens")
               if f"{role}_column" in variables}  # fmt: skip
+    numbered = [each for each in has if first_of(PROMPT, [each]) and TURN.search(each)]
+    if len(numbered) > 1 and "prompt" not in chosen and variables["data_form"] == ["custom"]:
+        variables["data_conversations"] = ["true"]
+        return
     if entry is not None and (prefix := first_of(SYSTEM, has)):
         reading.lacks.append(
             Lack(f"--data {name}", "changes", f"its column {prefix} is a system prompt, not sent here")
@@ -59,10 +67,8 @@ def columns(reading: ForeignCommand, name: str, entry: Mapping[str, Any] | None)
             why = f"no column is known to have prompts, of {', '.join(has) or 'none'}; add --data-column-mapper"
             reading.lacks.append(Lack(f"--data {name}", "changes", why))
             return
-        if len([each for each in has if re.sub(r"[-_]\d+$", "", each) == re.sub(r"[-_]\d+$", "", found)]) > 1:
-            why = (
-                "each row is a conversation; give JSON lines with session to fastllmload --workload custom --turns all"
-            )
+        if len(numbered) > 1:
+            why = "each row is a conversation, which is read from JSON lines; write it as those"
             reading.lacks.append(Lack(f"--data {name}", "changes", why))
         chosen["prompt"] = found
     if entry is not None and "output_tokens" not in chosen and (length := first_of(LENGTH, has)):
@@ -71,6 +77,30 @@ def columns(reading: ForeignCommand, name: str, entry: Mapping[str, Any] | None)
         variables["data_lengths"] = ["true"]
     if chosen:
         variables["data_columns"] = [",".join(f"{role}={column}" for role, column in chosen.items())]
+
+
+def conversations(reading: ForeignCommand) -> None:
+    """Write rows with columns for each turn as conversations of `--workload custom`; the system prompt begins them."""
+    path = one(reading, "data")
+    rows = [row for row in json_rows(path, file_text(path)) if isinstance(row, dict)]
+    turns = [sorted((int(number[1]), name) for name in row if first_of(PROMPT, [name]) and (number := TURN.search(name)))
+             for row in rows]  # fmt: skip
+    if not any(turns):
+        raise InputError("dataset-field-invalid", f"{path} has no line with prompts of turns, such as prompt_0")
+    lines = []
+    for place, (row, found) in enumerate(zip(rows, turns, strict=True)):
+        system = row.get(first_of(SYSTEM, row)) or row.get(first_of([f"{name}_0" for name in SYSTEM], row))
+        for turn, name in found:
+            length = row.get(first_of([f"{one}[-_]{turn}" for one in LENGTH], row))
+            line = {"session": str(place), "prompt": row[name]}
+            if system and name == found[0][1]:
+                asked = {"role": "user", "content": line.pop("prompt")}
+                line["messages"] = [{"role": "system", "content": system}, asked]
+            lines.append(line if length is None else {**line, "output_tokens": length})
+    reading.variables["data_turns"] = [f"{len(lines) / sum(map(bool, turns)):.9g}"]
+    if any("output_tokens" in line for line in lines):
+        reading.variables["data_lengths"] = ["true"]
+    keep(reading, "conversations", lines)
 
 
 def first_of(names: Iterable[str], has: Iterable[str]) -> str:

@@ -392,8 +392,25 @@ def keep(reading: ForeignCommand, name: str, rows: Iterable[dict[str, Any]]) -> 
     reading.variables["made"] = [path]
 
 
+def bench_requests(reading: ForeignCommand) -> None:
+    """The requests of trtllm-bench's file, or the first of them: a text or token ids, and the length of the answer."""
+    path, most = one(reading, "data"), one(reading, "most") or "0"
+    rows = list(rows_of(path))[: int(most) if most.isdecimal() and int(most) else None]
+    lines = []
+    for place, row in enumerate(rows, 1):
+        ids = row.get("input_ids", row.get("logits")) if isinstance(row, dict) else None
+        prompt = ids if ids is not None else row.get("prompt") if isinstance(row, dict) else None
+        if prompt is None or "output_tokens" not in row:
+            raise InputError(
+                "dataset-field-invalid", f"{path} line {place} needs prompt or input_ids, and output_tokens"
+            )
+        lines.append({"prompt": prompt, "output_tokens": row["output_tokens"]})
+    reading.variables["entries"] = [str(len(lines))]
+    keep(reading, "requests", lines)
+
+
 MAKERS = {
     "users": user_calls, "chats": chat_calls, "conversations": conversations, "histories": histories,
     "requests": timed_bodies, "texts": timed_texts, "sessions": sessions, "payload": payload,
-    "trace": trace_rows, "entries": entries,
+    "trace": trace_rows, "entries": entries, "bench-requests": bench_requests,
 }  # fmt: skip

@@ -38,7 +38,7 @@ from fastllmload.cli.compat.vllm_sweep import bench_commands
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
-MAKERS = MADE | MADE_FOR_SGLANG | {"gpt4-rows": gpt4_rows}
+MAKERS = MADE | MADE_FOR_SGLANG | {"gpt4-rows": gpt4_rows, "turns": data_files.conversations}
 TOOLS = Path(__file__).parent / "tools"
 CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 NUMBER = re.compile(r"-\d*\.?\d+")

@@ -127,6 +127,9 @@ def test_prefixes_of_guidellm(sent: list[RunSettings], capsys: pytest.CaptureFix
         (2, 100, 2),
         (6, 30, 1),
     ]
+    typed = json.dumps({**data, "prefix_buckets": [group, {"prefix_tokens": 0, "bucket_weight": 150}]})
+    settings = settings_of(sent, *words, "constant", "--rate", "8", "--data", typed)
+    assert [(one.load.rate, one.workload.prefix_len) for one in settings.classes] == [(2, 100), (6, 0)]
     assert main(["compat", *words, "concurrent", "--rate", "2", "--data", typed]) == 2
     assert says(capsys.readouterr().err, "compat-load-differs", "--data prefix_buckets")
     assert main(["compat", *words, "constant", "--rate", "2", "--data", '{"prefix_buckets": [{}]}']) == 2
@@ -160,6 +163,29 @@ def test_files_of_guidellm(
     assert workload.ignore_eos == (osl is None)
     assert build_in(tmp_path / "plan", msgspec.structs.replace(sent[0], target=msgspec.structs.replace(
         sent[0].target, model="m"))).requests != 0  # fmt: skip
+
+
+def test_rows_of_turns_are_conversations(
+    sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"prefix": "Be brief.", "prompt_0": "Why?", "output_tokens_count_0": 5,
+         "prompt_1": "How?", "output_tokens_count_1": 6},
+        {"prompt_0": "Who?", "prompt_1": "When?", "prompt_2": "Where?", "output_tokens_count_2": 7, "prompt_3": "What?"},
+    ]  # fmt: skip
+    (tmp_path / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = settings_of(sent, *GUIDED, "turns.jsonl", "--max-requests", "30")
+    assert (settings.workload.name, settings.workload.turns, settings.load.num_requests) == ("custom", "all", 10)
+    first = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    written = [json.loads(line) for line in Path(settings.workload.dataset_path or "").read_text().splitlines()]
+    assert written == [
+        {"session": "0", "messages": first, "output_tokens": 5}, {"session": "0", "prompt": "How?", "output_tokens": 6},
+        {"session": "1", "prompt": "Who?"}, {"session": "1", "prompt": "When?"},
+        {"session": "1", "prompt": "Where?", "output_tokens": 7}, {"session": "1", "prompt": "What?"},
+    ]  # fmt: skip
+    assert "--max-requests 30: nearly the same" in capsys.readouterr().err
+    words = ("guidellm", "--max-seconds", "5", "--profile", "constant", "--rate", "6", "--data", "turns.jsonl")
+    assert settings_of(sent, *words).load.rate == 2  # conversations of 3 turns on the average
 
 
 def test_other_data_of_guidellm(sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -274,12 +274,48 @@ def test_programs_without_a_server_run_against_one_that_is_named(
 
 @pytest.mark.parametrize(
     "words",
-    [("trtllm-bench", "--model", "m", "throughput"), ("python", "llm_correctness.py"), ("vllm", "bench", "startup"),
+    [("trtllm-bench", "--model", "m", "build"), ("python", "llm_correctness.py"), ("vllm", "bench", "startup"),
      ("vllm", "bench", "sweep", "serve"), ("python", "-m", "sglang.bench_one_batch", "--model", "m")],
 )  # fmt: skip
 def test_programs_that_send_no_load(words: tuple[str, ...]) -> None:
     with raises_code("compat-load-differs", words[-1] if words[-1].endswith(".py") else ""):
         translated(*words)
+
+
+BENCH = ("trtllm-bench", "--model", "org/m", "--model_path", "/x")
+
+
+def test_requests_of_trtllm_bench_go_to_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "requests.txt"
+    rows = [
+        {"task_id": 0, "prompt": "Why?", "output_tokens": 9},
+        {"task_id": 1, "input_ids": [5, 6], "output_tokens": 4},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--dataset", str(file), "--backend", "pytorch", "--tp", "4")
+    with raises_code("compat-load-differs", "--url"):
+        translated(*BENCH, "throughput", *words)
+    found = translated(*BENCH, "throughput", *words, server="http://h:1")
+    assert [lack for lack in found.lacks if lack.kind != "harmless"] == []
+    (text,) = found.files.values()
+    assert [json.loads(line) for line in text.splitlines()] == [
+        {"prompt": "Why?", "output_tokens": 9}, {"prompt": [5, 6], "output_tokens": 4}
+    ]  # fmt: skip
+    for more, wanted in (
+        (("throughput",), {"--rate": "inf", "--num-requests": "2", "--no-stream": ""}),
+        (("throughput", "--streaming", "--concurrency", "8", "--warmup", "0"), {"--concurrency": "8", "--warmup": "0"}),
+        (("throughput", "--concurrency", "-1", "--num_requests", "1"), {"--rate": "inf", "--num-requests": "1"}),
+        (("latency",), {"--concurrency": "1", "--num-requests": "2", "--warmup": "2", "--temperature": "0"}),
+    ):
+        sent = options(*BENCH, *more, *words, server="http://h:1")
+        assert sent.items() >= wanted.items() and ("--rate" in sent) != ("--concurrency" in sent)
+        assert ("--no-stream" in sent) == (more[0] == "throughput" and "--streaming" not in more)
+        assert sent["--model"] == "org/m" and sent["--dataset-path"].startswith("runs/compat-requests-")
+    file.write_text('{"task_id": 0, "prompt": "Why?"}\n')
+    with raises_code("dataset-field-invalid", "line 1", "output_tokens"):
+        translated(*BENCH, "latency", *words, server="http://h:1")
+    lacks = translated(*BENCH, "build", server="http://h:1").lacks
+    assert {lack.option for lack in lacks if lack.kind == "changes"} == {"--mode", "--dataset"}
 
 
 def test_the_ratio_of_inferencex_is_the_shortest_length() -> None:
