@@ -121,6 +121,7 @@ def distances(run: Run) -> dict[int, AmongHosts]:
 
 def median_distances(hosts: Sequence[HostEntry], rows: Rows, values: Numbers | Floats) -> dict[int, float]:
     """By host: how far the median of its *values* is from that of the middle host, as a share; 0 where it may be chance.
+    Empty where that median is 0.
 
     Requests of one target and class that were sent at about the same time are compared, so that what differs between these
     does not count; those of one conversation count together, because they resemble each other.
@@ -133,6 +134,8 @@ def median_distances(hosts: Sequence[HostEntry], rows: Rows, values: Numbers | F
     each = {host.host: np.flatnonzero(at == position) for position, host in enumerate(hosts)}
     medians = {number: float(np.median(relative[mine])) for number, mine in each.items() if len(mine)}
     middle = middle_of(medians)
+    if medians[middle] == 0:  # most values are 0, and a share of that is none
+        return {}
     found = {}
     for number, median in medians.items():
         mine = each[number]

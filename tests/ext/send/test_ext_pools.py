@@ -31,7 +31,8 @@ def plan(
     places = np.arange(sum(slots))
     opens = np.repeat(np.arange(len(slots)), slots).astype(np.uint32)
     closes = np.zeros(len(slots), np.uint32)
-    pools = (np.array(slots, np.uint32), sizes, np.array(limits, np.uint64), joined, places, opens, closes)
+    owns = np.zeros(len(slots), np.uint32)
+    pools = (np.array(slots, np.uint32), sizes, np.array(limits, np.uint64), joined, places, opens, closes, owns)
     return {"body_offset": ends, "bodies": np.frombuffer(b"".join(bodies), np.uint8), "pools": pools}
 
 
@@ -104,7 +105,7 @@ def test_slots_open_and_close_among_arrivals(tmp_path: Path) -> None:
     order = np.argsort(schedule, kind="stable")
     made = plan(36, [2, 2], [[30, 31, 32], [33, 34, 35]], [1 << 30, 1 << 30])
     made["pools"] = (*made["pools"][:4], np.flatnonzero(order < 5), np.array(opens_of, np.uint32),
-                     np.array(closes, np.uint32))  # fmt: skip
+                     np.array(closes, np.uint32), made["pools"][7])  # fmt: skip
     made |= {"schedule": schedule[order].astype(np.int64), "closings": (np.array(closes_ms) * MS).astype(np.int64)}
     with scripted(answer()) as address:
         found = drive(tmp_path, address, gaps_ms=[], slots=4, stop_ns=80 * MS, conversations=made)

@@ -196,7 +196,7 @@ def test_every_text_of_settings_that_can_be_a_name_is_declared() -> None:
         r"name|endpoint_type|arrival|isl|osl|prompt_form|continuous_usage|dataset_class|dataset_lengths|counting|turns"
         r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|percentile_metrics|power"
         r"|cancel_after|slow_readers|abandon|goodput|collect|on_host_loss|trace_timing|trace_max_wait|trace_prompts|session_start|server"
-        r"|model_order"
+        r"|model_order|image"
     )
     free = []
     for struct, known in SETTINGS.items():

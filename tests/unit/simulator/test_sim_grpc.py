@@ -50,11 +50,13 @@ def infer(model: str, tokens: int = 4) -> bytes:
     """A request of KServe."""
     sampling = b'{"max_tokens":%d}' % tokens
     contents = {
-        b"text_input": sized(8, b"a b"),
-        b"sampling_parameters": sized(8, sampling),
-        b"stream": sized(1, b"\x01"),
+        b"text_input": (b"BYTES", sized(8, b"a b")),
+        b"sampling_parameters": (b"BYTES", sized(8, sampling)),
+        b"stream": (b"BOOL", sized(1, b"\x01")),
     }
-    inputs = b"".join(sized(5, sized(1, name) + sized(5, each)) for name, each in contents.items())
+    inputs = b"".join(
+        sized(5, sized(1, name) + sized(2, kind) + sized(5, each)) for name, (kind, each) in contents.items()
+    )
     return sized(1, model.encode()) + sized(3, b"one") + inputs
 
 

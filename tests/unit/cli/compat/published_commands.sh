@@ -959,3 +959,6 @@ python -m sglang.bench_one_batch_server --model-path None --base-url http://127.
 python -m tensorrt_llm.serve.scripts.benchmark_serving --model openai/gpt-oss-120b --backend openai --dataset-name random \
   --random-input-len 1024 --random-output-len 1024 --random-prefix-len 0 --random-ids --num-prompts 160 --max-concurrency 32 \
   --ignore-eos --tokenize-on-client --percentile-metrics "ttft,tpot,itl,e2el"
+
+#! trtllm-bench
+trtllm-bench --model meta-llama/Llama-3.1-8B --model_path /models/llama throughput --dataset tokens.jsonl --backend pytorch
