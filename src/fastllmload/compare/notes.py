@@ -24,6 +24,7 @@ UNLIKE_SESSIONS = 0.02  # difference of the shares of sessions that failed from 
 
 
 def notes_on(base: Side, new: Side, test: str) -> list[str]:
+    """All notes on the comparison of *base* with *new* by the kind of *test*, each once, in the order of the report."""
     runs = (*base.runs, *new.runs)
     own = [run for run in runs if run.foreign is None]
     notes = [text for run in own for text in find_damage(run.folder, run.document, contents=False).values()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fastllmload.cli.compat.expressions import filled
@@ -65,19 +65,19 @@ SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 
 def words(tree: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     """InputError for a variable of the environment that is not set, and for an expression that cannot be computed."""
-    whole = substituted(snake(tree), environment)
-    body = whole.get("benchmark")
-    beside = {name: value for name, value in whole.items() if name not in AROUND}
-    body = {**beside, **body} if isinstance(body, dict) else beside
+    settings = substituted(snake(tree), environment)
+    body = settings.get("benchmark")
+    others = {name: value for name, value in settings.items() if name not in AROUND}
+    body = {**others, **body} if isinstance(body, dict) else others
     short = [
         {"name": name, **value} for name in ("warmup", "profiling") if isinstance(value := body.pop(name, None), dict)
     ]
     body = {**body, "phases": short} if short and "phases" not in body else body
-    whole = computed(whole, dict(whole.get("variables") or {}))
-    body = computed(body, dict(whole.get("variables") or {}))
-    swept = sweep_values(whole.get("sweep") or {}, body)
+    settings = computed(settings, dict(settings.get("variables") or {}))
+    body = computed(body, dict(settings.get("variables") or {}))
+    swept = sweep_values(settings.get("sweep") or {}, body)
     for name in ("random_seed", "multi_run"):
-        yield from options(whole.get(name), name, swept)
+        yield from options(settings.get(name), name, swept)
     for name, value in body.items():
         if name != "phases":
             yield from options(first(value) if name in LISTS else value, LISTS.get(name, name), swept)
@@ -215,14 +215,17 @@ def snake(value: Any) -> Any:
     return [snake(each) for each in value] if isinstance(value, list) else value
 
 
+def replaced(value: Any, pattern: re.Pattern[str], text_of: Callable[[re.Match[str]], str]) -> Any:
+    """*value* with what *text_of* gives for each match of *pattern* in its texts, which may become numbers."""
+    if isinstance(value, dict):
+        return {name: replaced(one, pattern, text_of) for name, one in value.items()}
+    if isinstance(value, list):
+        return [replaced(each, pattern, text_of) for each in value]
+    return plain(pattern.sub(text_of, value)) if isinstance(value, str) and pattern.search(value) else value
+
+
 def substituted(value: Any, environment: Mapping[str, str]) -> Any:
     """*value* with `${NAME}` and `${NAME:default}` from the environment."""
-    if isinstance(value, dict):
-        return {name: substituted(one, environment) for name, one in value.items()}
-    if isinstance(value, list):
-        return [substituted(each, environment) for each in value]
-    if not isinstance(value, str) or "${" not in value:
-        return value
 
     def text_of(found: re.Match[str]) -> str:
         text = environment.get(found[1], found[2])
@@ -232,29 +235,26 @@ def substituted(value: Any, environment: Mapping[str, str]) -> Any:
             )
         return text
 
-    return plain(VARIABLE.sub(text_of, value))
+    return replaced(value, VARIABLE, text_of)
 
 
 def computed(value: Any, variables: Mapping[str, Any]) -> Any:
-    """*value* with the results of expressions in `{{ }}`."""
-    if isinstance(value, dict):
-        return {name: computed(one, variables) for name, one in value.items()}
-    if isinstance(value, list):
-        return [computed(each, variables) for each in value]
-    if not isinstance(value, str) or "{{" not in value:
-        return value
-    known = {name: str(computed(one, variables)) for name, one in variables.items() if one != value}
+    """*value* with the results of expressions in `{{ }}`, which may use *variables*, also computed."""
 
     def text_of(found: re.Match[str]) -> str:
         expression = re.sub(r"\|\s*(int|float)\s*$", "", found[1].strip()).strip()
+        used = set(re.findall(r"\w+", expression))
+        others = {name: one for name, one in variables.items() if one != found.string}
         try:
-            return filled("{" + expression + "}", known)
+            return filled(
+                "{" + expression + "}", {name: str(computed(others[name], others)) for name in used & others.keys()}
+            )
         except (KeyError, SyntaxError, TypeError):
             raise InputError(
                 "config-invalid", f"{{{{ {expression} }}}} of the file cannot be computed; write its value"
             ) from None
 
-    return plain(EXPRESSION.sub(text_of, value))
+    return replaced(value, EXPRESSION, text_of)
 
 
 def plain(text: str) -> Any:
